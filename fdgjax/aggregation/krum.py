@@ -5,14 +5,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.distances import counting_clients, distances, pairs_of
+from fdgjax.aggregation.distances import RESOLUTION, counting_clients, distances, pairs_of
 from fdgjax.aggregation.lists import accepting_lists
-from fdgjax.aggregation.updates import Updates, explicit
+from fdgjax.aggregation.updates import Updates, explicit, power_of_two
 from fdgjax.contract import PyTree
-
-TIE = 1e-3
-"""Relative difference up to which scores count as equal: float32 resolves distances between similar updates no
-better."""
 
 
 @accepting_lists
@@ -23,8 +19,8 @@ def krum(updates: PyTree, weights: PyTree | None = None, *, hostile: int = 1) ->
 
         s_i = sum_{j in N_i} |u_i - u_j|^2,    u = u_k with the least s_k.
 
-    Equal scores are averaged, so that the order of the clients does not matter (two clients that are each other's only
-    neighbour have equal ones).
+    Scores that are equal up to the rounding of float32 are averaged, so that the order of the clients does not matter
+    (two clients that are each other's only neighbour have equal ones).
 
     Args:
       updates: pytree of `[clients, ...]`.
@@ -57,15 +53,31 @@ def nearest(
     """The mean of the `keep(m)` updates of the least scores; `krum` of `Updates`, which need not be materialised."""
     counts = counting_clients(weights, updates.clients)
     many = jnp.sum(counts)
-    far = jnp.sort(distances(pairs_of(updates, counts), counts), axis=1)
-    neighbours = jnp.arange(updates.clients)[None] < jnp.maximum(many - hostile - 2, 1)
-    near = jnp.where(neighbours & jnp.isfinite(far), far, 0)
-    largest = jnp.max(near, axis=1)
-    # The root of the score, as the largest distance times a number near one: no square overflows.
-    root = largest * jnp.sqrt(jnp.sum((near / jnp.where(largest > 0, largest, 1)[:, None]) ** 2, axis=1))
-    score = jnp.where(counts, root, jnp.inf)
-    last = jnp.sort(score)[jnp.maximum(jnp.minimum(keep(many), many) - 1, 0)]
-    chosen = counts & (score <= last * (1 + TIE))
-    chosen = chosen.astype(jnp.float32)
+    pairs = pairs_of(updates, counts)
+    least, most = score_bounds(pairs.norms, distances(pairs, counts), jnp.maximum(many - hostile - 2, 1))
+    last = jnp.sort(jnp.where(counts, most, jnp.inf))[jnp.clip(keep(many), 1, jnp.maximum(many, 1)) - 1]
+    chosen = (counts & (least <= last)).astype(jnp.float32)
     shares = chosen / jnp.maximum(jnp.sum(chosen), 1)
     return updates.combine(shares), shares
+
+
+def score_bounds(norms: jax.Array, far: jax.Array, neighbours: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The least and the most that the root of each score may be, `[clients]`, as far as float32 knows.
+
+    A squared distance comes from `|u_i|^2` and `|u_j|^2`, whose rounding it has: it is uncertain by a share of them,
+    not of itself. Both norms are at most `|u_i| + |u_i - u_j|`.
+
+    Args:
+      norms: `|u_i|`, `[clients]`.
+      far: the distances, `[clients, clients]`, infinite where there is none.
+      neighbours: how many of the nearest count.
+    """
+    nearest_first = jnp.sort(far, axis=1)
+    counted = (jnp.arange(len(norms))[None] < neighbours) & jnp.isfinite(nearest_first)
+    near = jnp.where(counted, nearest_first, 0)
+    # All numbers of a row are divided by one power of two, so that no square overflows.
+    power, inverse = power_of_two(jnp.maximum(norms, jnp.max(near, axis=1)))
+    norms, near = norms * inverse, near * inverse[:, None]
+    squares = jnp.sum(near**2, axis=1)
+    rounding = RESOLUTION * jnp.sum(jnp.where(counted, norms[:, None] + near, 0) ** 2, axis=1)
+    return power * jnp.sqrt(jnp.maximum(squares - rounding, 0)), power * jnp.sqrt(squares + rounding)
