@@ -6,12 +6,12 @@
 
 The predicted class is that of the largest z. Without an adapter (`adapter=False`) nothing is trained: the zero-shot
 classifier by cosine. `fdgjax.models.adapter` has the adapter; t_k are the columns of the last layer's kernel, which, as
-the encoder, has no gradient. `loss=classes` is the cross-entropy over all classes instead.
+the encoder, has no gradient. `loss=classes` is the cross-entropy over all classes instead. A client sends its adapter.
 
 The encoder is any network of fdgjax, best with all its stages frozen (`config.model.frozen=-1`): features are then
-computed once, and only the adapter and the embeddings travel. t_k come from a file, `class_embeddings=FILE.npy`, float
-`[classes, m]` in the order of the classes, such as CLIP's text encoder gives for their names. Without a file they are
-the columns with which the model starts, and a log line says so.
+computed once, and only the adapter and the embeddings are sent to clients. t_k come from a file,
+`class_embeddings=FILE.npy`, float `[classes, m]` in the order of the classes, such as CLIP's text encoder gives for
+their names. Without a file they are the columns with which the model starts, and a log line says so.
 
 Lu, Hu, Wang and Xie, "FedCLIP: Fast generalization and personalization for CLIP in federated learning", 2023, and
 its official code (microsoft/PersonalizedFL, fedclip). The global model predicts for an unseen domain.
@@ -25,22 +25,25 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
-from fdgjax.contract import Batch, Context, Method, ObjectiveResult, Setup, Variables
-from fdgjax.methods.fedavg import FedAvg, fedavg
+from fdgjax.contract import Batch, Context, Method, ObjectiveResult, ServerStep, Setup, Trained, Variables
+from fdgjax.methods.fedavg import FedAvg, Message, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
-from fdgjax.methods.parts.optimizers import client_optimizer, lenient
+from fdgjax.methods.parts.optimizers import client_optimizer, lenient, trained_where
 from fdgjax.methods.parts.requirements import ADAPTER, CLASSES, last_layer
+from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.sharing import ClientVariables
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import flatten, unflatten
+from fdgjax.utils.variables import flatten, merge, select, unflatten
 
 OFFICIAL = "Lu et al., official code"
+ADAPTER_PATH = "params/adapter/"
+"""How the paths of the adapter's variables begin; all others are fixed."""
 OUTER = "/adapter/outer/"
 """The part of a path that is the adapter's last layer's."""
 
@@ -105,21 +108,37 @@ def fedclip(setup: Setup, h: FedCLIP) -> Method:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
+        # A gradient of what is fixed would count in the norms of clipping and of sharpness-aware steps.
+        fixed = jax.lax.stop_gradient(select(variables, part_of, "fixed"))
+        whole = merge(select(variables, part_of, "adapter"), fixed)
         # The encoder is fixed: it neither drops features nor moves its statistics.
-        output, _ = setup.model.apply(variables, batch.inputs, False, key)
+        output, _ = setup.model.apply(whole, batch.inputs, False, key)
         return loss(output.logits, batch), {name: tree for name, tree in variables.items() if name != "params"}
 
     base = fedavg(setup._replace(model=setup.model._replace(init=init)), h, objective=objective)
-    trained = {"trained": client_optimizer(h, setup.rounds), "fixed": optax.set_to_zero()}
-    return base._replace(optimizer=lenient(optax.partition(trained, lambda params: parts_of(params, h.adapter))))
+
+    def finish(context: Context, trained: Trained) -> tuple[Message, ClientVariables]:
+        message, row = base.finish(context, trained)
+        return message._replace(update=select(message.update, part_of, "adapter")), row
+
+    def update(
+        server: ServerState, clients: ClientVariables, step: Message, server_step: ServerStep
+    ) -> tuple[ServerState, ClientVariables]:
+        still = jax.tree.map(jnp.zeros_like, select(server.variables, part_of, "fixed"))
+        after: tuple[ServerState, ClientVariables] = base.update(
+            server, clients, step._replace(update=merge(step.update, still)), server_step
+        )
+        return after
+
+    optimizer = trained_where(
+        lambda path: h.adapter and part_of(f"params/{path}") == "adapter", client_optimizer(h, setup.rounds)
+    )
+    return base._replace(optimizer=lenient(optimizer), finish=finish, update=update)
 
 
-def parts_of(params: Variables, adapter: bool) -> Variables:
-    """Which parameters are `trained` and which `fixed`: the adapter's are trained, or none."""
-    return {
-        name: jax.tree.map(lambda leaf: "trained" if adapter and name == "adapter" else "fixed", tree)  # noqa: B023
-        for name, tree in params.items()
-    }
+def part_of(path: str) -> str:
+    """Whether a variable is the `adapter`'s or `fixed`."""
+    return "adapter" if path.startswith(ADAPTER_PATH) else "fixed"
 
 
 def read_embeddings(file: str, classes: int, size: int) -> np.ndarray:

@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from fdgjax.config import make_config, read_config
-from fdgjax.contract import Batch
+from fdgjax.contract import Batch, Context
+from fdgjax.engine.privacy.noise import Privacy
+from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedclip import in_batch, read_embeddings
 from fdgjax.models.adapter import AttentionAdapter
 from fdgjax.nn import unit_length
 from fdgjax.sweeps.choosing import why_unfit
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import flatten
-from tests.toy_models import CLASSES, FEATURES, tiny_model
-from tests.toys import build, domains_of, make_case, shared_case, toy_federation
+from tests.toy_models import CLASSES, FEATURES, IMAGE, tiny_model
+from tests.toys import build, domains_of, make_case, make_plan, shared_case, toy_federation
 
 
 @pytest.fixture
@@ -81,6 +83,37 @@ def test_only_the_adapter_moves() -> None:
     moved = {path for path, leaf in before.items() if not np.array_equal(leaf, after[path])}
     assert moved == {path for path in before if "/adapter/" in path}
     assert len(moved) == 4
+
+
+@pytest.mark.slow
+def test_what_is_fixed_has_no_gradient() -> None:
+    """It would count in the norm to which a gradient is clipped, and in that of a sharpness-aware step."""
+    method, federation = build("fedclip", toy_federation(), sharpness=0.1), toy_federation()
+    server, _ = method.init(jax.random.key(0), federation)
+    received = server.variables
+    batch = Batch(jax.random.uniform(jax.random.key(1), (4, *IMAGE)), jnp.arange(4) % CLASSES, jnp.ones(4), jnp.ones(4))
+    context = Context(received, (), received, jnp.int32(0))
+
+    @jax.jit
+    @jax.grad
+    def gradient(params: Any) -> jax.Array:
+        return method.objective({**received, "params": params}, batch, jax.random.key(2), context)[0]
+
+    found = flatten(jax.device_get(gradient(received["params"])))
+    assert {path for path, leaf in found.items() if leaf.any()} == {p for p in found if p.startswith("adapter/")}
+
+
+@pytest.mark.slow
+def test_a_client_sends_its_adapter_and_noise_that_protects_it_moves_nothing_else() -> None:
+    federation = toy_federation()
+    method = build("fedclip", federation, weighting="uniform", server_momentum=0.9)
+    sent = flatten(traffic(method, federation).message.update)
+    adapter = {path for path in sent if path.startswith("params/adapter/")}
+    assert set(sent) == adapter
+    assert len(adapter) == 4
+    case = make_case(method, federation, make_plan(epochs=1)._replace(privacy=Privacy(1.0, 1.0)))
+    before, after = (flatten(jax.device_get(case.advance(rounds).server.variables)) for rounds in (0, 2))
+    assert {path for path, leaf in before.items() if not np.array_equal(leaf, after[path])} == adapter
 
 
 @pytest.mark.slow
