@@ -276,6 +276,22 @@ def test_weight_decay_is_an_l2_gradient() -> None:
     np.testing.assert_allclose(updates["w"], -0.1 * (grads["w"] + 0.01 * params["w"]), rtol=1e-6)
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+@pytest.mark.parametrize("name", ["adamw", pytest.param("lion", marks=pytest.mark.slow)])
+def test_a_weight_decay_of_the_optimiser_s_own_is_the_one_that_is_set(name: str, decay: float) -> None:
+    """Without a gradient w moves by `-rate decay w` alone, and not at all where no decay is set."""
+    params, nothing = {"w": np.float32([1.0, -2.0])}, {"w": np.zeros(2, np.float32)}
+    decayed = optimizer(name, learning_rate=0.1, weight_decay=decay)
+    updates, _ = decayed.update(nothing, decayed.init(params), params)
+    np.testing.assert_allclose(updates["w"], -0.1 * decay * params["w"], rtol=1e-6)
+
+
+def test_an_optimiser_that_draws_the_same_noise_for_all_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match=r"'noisy_sgd' draws noise.*expected.*sgd.*config.privacy") as error:
+        optimizer("noisy_sgd", learning_rate=0.1)
+    assert "\n" not in str(error.value)
+
+
 def test_the_learning_rate_decays_with_the_rounds_and_long_gradients_are_clipped() -> None:
     """FDSE, A7.4: rate times decay^round; the gradient is cut to the length before weight decay is added."""
     params, grads = {"w": np.float32([1.0, -2.0])}, {"w": np.float32([3.0, 4.0])}

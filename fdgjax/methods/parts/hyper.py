@@ -147,7 +147,8 @@ class ClientHyper:
     client_optimizer: any optax optimiser that takes a learning rate. The papers name none; a learning rate of 1e-3
       with weight decay suggests Adam.
     client_learning_rate: of the local optimiser.
-    client_weight_decay: added to the gradient (an L2 penalty), as PyTorch's optimisers do.
+    client_weight_decay: added to the gradient (an L2 penalty), as PyTorch's optimisers do; with an optimiser that has
+      a weight decay of its own, such as AdamW, that one's.
     client_momentum: for optimisers that take one.
     client_learning_rate_decay: factor on the learning rate after every round.
     client_schedule: another factor on the learning rate, over all rounds: an entry of `SCHEDULES`.

@@ -21,8 +21,8 @@ def client_optimizer(
     watch: optax.GradientTransformation | None = None,
     change: Callable[[optax.GradientTransformation], optax.GradientTransformation] | None = None,
 ) -> optax.GradientTransformation:
-    """The local optimiser: clipped gradient, weight decay as an L2 gradient, the named optax optimiser, and the
-    learning rate's change over the `rounds`; each only if it has an effect.
+    """The local optimiser: clipped gradient, weight decay, the named optax optimiser, and the learning rate's change
+    over the `rounds`; each only if it has an effect.
 
     Args:
       h, rounds: hyperparameters, and the experiment's rounds.
@@ -118,11 +118,14 @@ def scale_by_progress(factor_of: Callable[[jax.Array], jax.Array]) -> optax.Grad
 def optimizer(
     name: str, *, learning_rate: float, weight_decay: float = 0.0, momentum: float = 0.0
 ) -> optax.GradientTransformation:
-    """Any optax optimiser by name, after an L2 gradient `weight_decay * w`.
+    """Any optax optimiser by name.
+
+    Weight decay is that of the optimiser where it has one, such as AdamW's, which is no part of the gradient; before
+    others it is an L2 gradient `weight_decay * w`.
 
     Raises:
-      UserError: no optax optimiser of that name, one that needs more than gradients, or a momentum for one that takes
-        none.
+      UserError: no optax optimiser of that name, one that needs more than gradients, one that draws noise, or a
+        momentum for one that takes none.
     """
     accepted = {
         key: inspect.signature(value).parameters
@@ -133,11 +136,19 @@ def optimizer(
     }
     if name not in accepted:
         raise unknown("optimizer", name, accepted)
-    extra = {"momentum": momentum} if momentum else {}
-    if extra and "momentum" not in accepted[name]:
+    takes = accepted[name]
+    if "seed" in takes:
+        raise UserError(
+            f"optimizer '{name}' draws noise from a seed of its own, the same for every client and in every round; "
+            "expected one without, such as sgd; config.privacy adds noise that protects"
+        )
+    if momentum and "momentum" not in takes:
         raise UserError(f"optimizer '{name}' takes no momentum, got {momentum}; expected 0 or an optimizer like sgd")
+    extra = {"momentum": momentum} if momentum else {}
+    extra |= {"weight_decay": weight_decay} if "weight_decay" in takes else {}
     base = getattr(optax, name)(learning_rate=learning_rate, **extra)
-    whole = lenient(optax.chain(optax.add_decayed_weights(weight_decay), base) if weight_decay else base)
+    as_gradient = weight_decay and "weight_decay" not in takes
+    whole = lenient(optax.chain(optax.add_decayed_weights(weight_decay), base) if as_gradient else base)
     if not takes_gradients(whole):
         raise UserError(
             f"optimizer '{name}' needs more than gradients, such as the loss along a line; expected one that takes "
