@@ -3,7 +3,8 @@
     w_i <- local epochs from w;    d = sum_i p_i (w_i - w);    w <- w + d
 
 with p_i proportional to the number of training samples, or uniform. Any optax optimiser can take -d as a gradient
-instead (Reddi et al., "Adaptive federated optimization", 2021); plain SGD with learning rate 1 is FedAvg.
+instead; plain SGD with learning rate 1 is FedAvg, and `adagrad`, `adam` and `yogi` are FedAdagrad, FedAdam and FedYogi
+(Reddi et al., "Adaptive federated optimization", 2021, Algorithm 2).
 
 McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017, Algorithm 1.
 Search ranges: hFedF v2, Table 10.
@@ -38,8 +39,8 @@ from fdgjax.contract import (
 )
 from fdgjax.data.federation import Federation
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.hyper import ClientHyper, hyper, momentum_of
-from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
+from fdgjax.methods.parts.hyper import ClientHyper, When, hyper, momentum_of
+from fdgjax.methods.parts.optimizers import SECOND_MOMENTS, adaptive, client_optimizer, optimizer
 from fdgjax.methods.parts.server_state import WEIGHTINGS, ServerState, take_step
 from fdgjax.methods.parts.setting_presets import official_fdse
 from fdgjax.methods.parts.sharing import (
@@ -61,7 +62,9 @@ class FedAvg(ClientHyper):
 
     weighting: of the clients' updates, by their numbers of training `samples` or `uniform`.
     server_optimizer: any optax optimiser that takes a learning rate; it takes the aggregate's negative as a gradient.
+      `adagrad`, `adam` and `yogi` are Reddi et al.'s (`fdgjax.methods.parts.optimizers.adaptive`), not optax's.
     server_learning_rate: of the server's optimiser. server_momentum: for optimisers that take one.
+    server_epsilon: tau of these three.
     unseen: which model predicts for an unseen domain if clients keep variables of their own: `each` client's (the
       accuracies are averaged), one with the `mean` of these variables, or, if the server trains, the `server`'s.
     """
@@ -72,7 +75,26 @@ class FedAvg(ClientHyper):
     server_momentum: float = hyper(
         0.0, most=1, search=(0.0, 0.9), source="Reddi et al., appendix D", when=momentum_of("server_optimizer")
     )
+    server_epsilon: float = hyper(
+        1e-3,
+        above=0,
+        search=(1e-1, 1e-2, 1e-3, 1e-4),
+        source="Reddi et al.: 1e-3",
+        when=When(lambda h: h.server_optimizer in SECOND_MOMENTS),
+    )
     unseen: str = hyper("each", search=("each", "mean", "server"), source="docs/deviations.md")
+
+
+def server_optimizer(h: FedAvg) -> optax.GradientTransformation:
+    """The server's optimiser.
+
+    Raises:
+      UserError: an unknown one, or a momentum for one that takes none.
+    """
+    name, rate = h.server_optimizer, h.server_learning_rate
+    if name in SECOND_MOMENTS and not h.server_momentum:
+        return adaptive(name, learning_rate=rate, epsilon=h.server_epsilon)
+    return optimizer(name, learning_rate=rate, momentum=h.server_momentum)
 
 
 class Message(NamedTuple):
@@ -106,7 +128,7 @@ def fedavg(
     Raises:
       UserError: an unknown value in `h`, or `unseen="server"` for a server that has no complete model.
     """
-    at_server = optimizer(h.server_optimizer, learning_rate=h.server_learning_rate, momentum=h.server_momentum)
+    at_server = server_optimizer(h)
     own = has_own(setup.model, label)
     unseen_from = unseen_rule(h.unseen, own=own, server_trains=server_training is not None)
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from fdgjax.contract import ServerStep
@@ -83,22 +84,41 @@ def test_local_and_fedavg_agree_until_something_is_sent() -> None:
     np.testing.assert_array_equal(uniform, np.float32([1, 1, 1]))
 
 
-def test_the_server_may_take_the_mean_as_a_gradient() -> None:
-    """Reddi et al., 2021, Algorithm 2 with Adam (bias-corrected, as in optax), by hand in float64."""
-    method = build("fedavg", toy_federation(), server_optimizer="adam", server_learning_rate=0.1)
-    rng, model = np.random.default_rng(0), tiny_model()
+@pytest.mark.parametrize("name", ["yogi", *(pytest.param(one, marks=pytest.mark.slow) for one in ("adagrad", "adam"))])
+def test_the_server_may_take_the_mean_as_a_gradient(name: str) -> None:
+    """Reddi et al., 2021, Algorithm 2, by hand in float64; in the last round no client has an update."""
+    method = build("fedavg", toy_federation(), server_optimizer=name, server_learning_rate=0.1, server_epsilon=0.01)
+    rng, beta = np.random.default_rng(0), 0.0 if name == "adagrad" else 0.9
     server, _ = method.init(jax.random.key(0), toy_federation())
-    x, m, v = flat(server.variables), 0.0, 0.0
+    x, m, v = flat(server.variables), 0.0, 0.01**2
     update = jax.jit(method.update)
-    for t in range(1, 5):
-        step = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), server.variables)
+    for t, size in enumerate((1e-2, 1.0, 1e-3, 0.0)):
+        drawn = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), server.variables)
+        step = optax.tree.scale(size, drawn)
         server, _ = update(
-            server, ClientVariables({}, {}), Message(step, {}), ServerStep(jnp.asarray(t - 1), jax.random.key(t))
+            server, ClientVariables({}, {}), Message(step, {}), ServerStep(jnp.asarray(t), jax.random.key(t))
         )
-        m, v = 0.9 * m + 0.1 * -flat(step), 0.999 * v + 0.001 * flat(step) ** 2
-        x = x - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        delta = flat(step)
+        m = beta * m + (1 - beta) * delta
+        v = {
+            "adagrad": v + delta**2,
+            "adam": 0.99 * v + 0.01 * delta**2,
+            "yogi": v - 0.01 * delta**2 * np.sign(v - delta**2),
+        }[name]
+        x = x + 0.1 * m / (np.sqrt(v) + 0.01)
         np.testing.assert_allclose(flat(server.variables), x, rtol=1e-4, atol=1e-5)
-    assert jax.tree.structure(server.variables) == jax.tree.structure(model.init(jax.random.key(0)))
+    assert jax.tree.structure(server.variables) == jax.tree.structure(tiny_model().init(jax.random.key(0)))
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "yogi"])
+def test_without_an_update_no_server_moves(name: str) -> None:
+    method = build("fedavg", toy_federation(), server_optimizer=name)
+    server, _ = method.init(jax.random.key(0), toy_federation())
+    step = jax.tree.map(jnp.zeros_like, server.variables)
+    after, _ = method.update(
+        server, ClientVariables({}, {}), Message(step, {}), ServerStep(jnp.asarray(0), jax.random.key(0))
+    )
+    np.testing.assert_array_equal(flat(after.variables), flat(server.variables))
 
 
 def test_momentum_of_the_server() -> None:
@@ -123,4 +143,6 @@ def test_statistics_do_not_go_through_the_servers_optimiser() -> None:
     assert isinstance(after, ServerState)
     moved = flat(after.variables["batch_stats"]) - flat(server.variables["batch_stats"])
     np.testing.assert_allclose(moved, 0.25, rtol=1e-6)
-    np.testing.assert_allclose(flat(after.variables["params"]) - flat(server.variables["params"]), 0.1, rtol=1e-3)
+    moved = flat(after.variables["params"]) - flat(server.variables["params"])
+    # Adam's m is 0.1 of the step, the root of its v about as much.
+    np.testing.assert_allclose(moved, 0.1 * 0.025 / (np.sqrt(0.01 * 0.25**2 + 0.99e-6) + 1e-3), rtol=1e-3)

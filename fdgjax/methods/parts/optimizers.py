@@ -1,7 +1,7 @@
 """Optimisers made from hyperparameters."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -155,6 +155,54 @@ def optimizer(
             "gradients alone, such as sgd or adam"
         )
     return whole
+
+
+class Moments(NamedTuple):
+    """Running means of gradients and of their squares."""
+
+    first: PyTree
+    second: PyTree
+
+
+SECOND_MOMENTS: Mapping[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "adagrad": lambda v, square: v + square,
+    "adam": lambda v, square: 0.99 * v + 0.01 * square,
+    "yogi": lambda v, square: v - 0.01 * square * jnp.sign(v - square),
+}
+"""v_t of v_{t-1} and g_t^2, by the name of the adaptive optimiser."""
+
+
+def adaptive(name: str, *, learning_rate: float, epsilon: float) -> optax.GradientTransformation:
+    r"""FedAdagrad, FedAdam or FedYogi, without correction of the moments' bias:
+
+        m_t = beta m_{t-1} + (1 - beta) g_t,    w <- w - rate m_t / (sqrt(v_t) + tau)
+
+    with m_0 = 0, v_0 = tau^2, beta 0 for `adagrad` and 0.9 for others, and v_t by `SECOND_MOMENTS`. optax's optimisers
+    of these names are those of training by minibatches, whose tau is too small for the mean of the clients' updates.
+
+    Args:
+      name: an entry of `SECOND_MOMENTS`.
+      learning_rate: the rate.
+      epsilon: tau, the degree of adaptivity.
+
+    References:
+      Reddi et al., "Adaptive federated optimization", ICLR 2021, Algorithm 2.
+    """
+    beta, second_of = 0.0 if name == "adagrad" else 0.9, SECOND_MOMENTS[name]
+
+    def init(params: PyTree) -> Moments:
+        return Moments(
+            optax.tree.zeros_like(params), jax.tree.map(lambda leaf: jnp.full_like(leaf, epsilon**2), params)
+        )
+
+    def update(updates: PyTree, state: Moments, params: PyTree | None = None) -> tuple[PyTree, Moments]:
+        del params
+        first = optax.tree.update_moment(updates, state.first, beta, 1)
+        second = jax.tree.map(lambda v, g: second_of(v, jnp.square(g)), state.second, updates)
+        steps = jax.tree.map(lambda m, v: -learning_rate * m / (jnp.sqrt(v) + epsilon), first, second)
+        return steps, Moments(first, second)
+
+    return optax.GradientTransformation(init, update)
 
 
 def trained_where(
