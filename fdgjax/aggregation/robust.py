@@ -26,10 +26,12 @@ class Robust(NamedTuple):
 
     apply: `(updates, weights, settings) -> (centre, shares [clients])`.
     least: the fewest clients with which it withstands f hostile ones.
+    takes: the settings that it reads, beside `hostile`, by which the clients are counted for every rule.
     """
 
     apply: Callable[[PyTree, PyTree | None, RobustSettings], tuple[PyTree, PyTree]]
     least: Callable[[int], int]
+    takes: tuple[str, ...] = ()
 
 
 def majority(hostile: int) -> int:
@@ -52,6 +54,9 @@ ROBUST: Mapping[str, Robust] = {
     "trimmed_mean": Robust(lambda u, w, s: trimmed_mean(u, w, hostile=s.hostile), majority),
     "krum": Robust(lambda u, w, s: krum(u, w, hostile=s.hostile), with_neighbours),
     "multi_krum": Robust(lambda u, w, s: multi_krum(u, w, hostile=s.hostile), with_neighbours),
-    "geometric_median": Robust(lambda u, w, s: geometric_median(u, w, **own_steps(s)), majority),
-    "centered_clipping": Robust(lambda u, w, s: centered_clipping(u, w, radius=s.radius, **own_steps(s)), majority),
+    "geometric_median": Robust(lambda u, w, s: geometric_median(u, w, **own_steps(s)), majority, takes=("steps",)),
+    "centered_clipping": Robust(
+        lambda u, w, s: centered_clipping(u, w, radius=s.radius, **own_steps(s)), majority, takes=("radius", "steps")
+    ),
 }
+"""The robust rules by name."""

@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from flax.traverse_util import flatten_dict
 
+from fdgjax.aggregation.robust import ROBUST
 from fdgjax.config.privacy import check_privacy
-from fdgjax.config.robustness import defence_of
+from fdgjax.config.robustness import check_attack_acts, defence_of
 from fdgjax.config.schema import AttackConfig, Config, DataConfig
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import SAME_IMAGES, TABLE_DATA
-from fdgjax.engine.robustness.attacks import hostile_ids
+from fdgjax.engine.robustness.attacks import ATTACKS, hostile_ids
 from fdgjax.evaluation.probability_figures import names_in
 from fdgjax.evaluation.selection import HELD_OUT, ORACLE, SELECTIONS
 from fdgjax.methods.parts.hyper import check_values
@@ -51,6 +52,7 @@ def check_config(config: Config) -> None:
     defence_of(config.defence)
     hostile_ids(config.attack.clients, config.attack.ids)
     check_unused(config)
+    check_attack_acts(config)
     _ = config.probe.percents
     check_privacy(config)
     check_protocol(config)
@@ -81,10 +83,14 @@ def readers(config: Config) -> list[Readers]:
         for key in sorted(frozenset().union(*(other.takes for other in PROTOCOLS.values())))
     }
     attack = [f"attack.{one.name}" for one in dataclasses.fields(AttackConfig)]
-    defence = ["defence.hostile", "defence.radius", "defence.steps"]
+    graded = [name for name, kind in ATTACKS.items() if name != "none" and kind.graded]
+    settings = {key: [name for name, rule in ROBUST.items() if key in rule.takes] for key in ("radius", "steps")}
+    rule = config.defence.rule
     return [
         Readers(attack, "attack.kind", config.attack.kind != "none"),
-        Readers(defence, "defence.rule", config.defence.rule != "none"),
+        Readers(["attack.strength"], "attack.kind", config.attack.kind in graded, graded),
+        Readers(["defence.hostile"], "defence.rule", rule != "none"),
+        *(Readers([f"defence.{key}"], "defence.rule", rule in names, names) for key, names in settings.items()),
         Readers(["chunk"], "client_axis", config.client_axis == "chunk", ["chunk"]),
         Readers(["data.same_images"], "data.name", data.name in SAME_IMAGES, SAME_IMAGES),
         Readers(OF_TABLES, "data.name", data.name in TABLE_DATA, TABLE_DATA),

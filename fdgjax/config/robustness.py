@@ -35,6 +35,24 @@ def attack_of(chosen: AttackConfig, classes: int) -> Attack | None:
     return Attack(lookup("attack.kind", chosen.kind, ATTACKS), ids, chosen.strength, chosen.from_round, classes)
 
 
+def check_attack_acts(config: Config) -> None:
+    """Raises a `UserError` for an attack that never happens: none of its rounds is trained, or its strength is the one
+    that changes nothing."""
+    chosen = config.attack
+    if chosen.kind == "none":
+        return
+    if chosen.from_round > config.rounds:
+        raise UserError(
+            f"config.attack.from_round got {chosen.from_round}, but config.rounds is {config.rounds}, so that no round "
+            "is attacked; expected a round among them"
+        )
+    if chosen.strength == ATTACKS[chosen.kind].idle:
+        raise UserError(
+            f"config.attack.strength got {chosen.strength:g}, with which config.attack.kind={chosen.kind} changes "
+            "nothing; expected another strength"
+        )
+
+
 def refuse_attack(config: Config) -> None:
     """Raises a `UserError` for a config with hostile clients, which exist only in simulations on one machine."""
     if config.attack.kind != "none":

@@ -24,6 +24,7 @@ class Kind(NamedTuple):
     """A kind of attack: what it does in words, and either the updates it forges or the batches it poisons.
 
     pixels: whether it changes images, which features that frozen stages computed once would not contain.
+    graded: whether it reads its strength. idle: the strength at which it does nothing, None if there is none.
     share: whether its strength is a share of a minibatch's samples.
     wanted: a batch with the labels that the attacker wants predicted, with mask 0 for samples that do not count; None
       for an attack whose success is lost accuracy.
@@ -33,6 +34,8 @@ class Kind(NamedTuple):
     forge: Forge | None = None
     poison: Poison | None = None
     pixels: bool = False
+    graded: bool = True
+    idle: float | None = None
     share: bool = False
     wanted: Callable[[Batch], Batch] | None = None
 
@@ -133,15 +136,18 @@ def behind_backdoor(batch: Batch) -> Batch:
 
 ATTACKS: Mapping[str, Kind] = {
     "none": Kind("no attack"),
-    "scale": Kind("`s u`: strength 1e6, or 1e30, which no float32 squares", scaled_update),
-    "nan": Kind("an update of NaN", of_leaves(lambda u: jnp.full_like(u, jnp.nan))),
+    "scale": Kind("`s u`: strength 1e6, or 1e30, which no float32 squares", scaled_update, idle=1.0),
+    "nan": Kind("an update of NaN", of_leaves(lambda u: jnp.full_like(u, jnp.nan)), graded=False),
     "sign_flip": Kind("`-s u`", flipped),
     "gaussian": Kind("normal noise of `s` times the update's norm (Blanchard et al., 2017)", noise),
-    "label_flip": Kind("trains on class `C - 1 - c` instead of class c (Fang et al., 2020)", poison=flip_labels),
+    "label_flip": Kind(
+        "trains on class `C - 1 - c` instead of class c (Fang et al., 2020)", poison=flip_labels, graded=False
+    ),
     "backdoor": Kind(
         "a share `s` of its batches has a trigger and one label (Gu et al., 2017)",
         poison=open_backdoor,
         pixels=True,
+        idle=0.0,
         share=True,
         wanted=behind_backdoor,
     ),

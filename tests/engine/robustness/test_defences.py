@@ -213,12 +213,30 @@ def config_of(method: str = "fedavg", **changes: Any) -> Any:
         ({"attack": {"ids": "0,x"}}, "ids got '0,x'; expected clients' numbers"),
         ({"attack": {"strength": np.nan}}, "strength got nan; expected a finite number"),
         ({"attack": {"from_round": 0}}, "from_round got 0; expected at least 1"),
+        ({"attack": {"kind": "scale"}}, "strength got 1, with which config.attack.kind=scale changes nothing"),
+        ({"attack": {"kind": "backdoor", "strength": 0.0}}, "strength got 0, with which .*=backdoor changes nothing"),
+        ({"attack": {"kind": "label_flip", "strength": 7.0}}, "kind=label_flip does not use it; expected 1.0, or"),
+        ({"attack": {"kind": "nan", "strength": 7.0}}, "kind=nan does not use it; expected 1.0, or"),
+        ({"rounds": 4, "attack": {"kind": "nan", "from_round": 5}}, "from_round got 5, but config.rounds is 4"),
+        ({"defence": {"rule": "krum", "radius": 3.0}}, "krum does not use it; expected 0.0, or .*=centered_clipping$"),
+        ({"defence": {"rule": "median", "steps": 9}}, "expected 0, or config.defence.rule=geometric_median or cent"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         config_of(**changes)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_settings_that_a_rule_takes_change_what_it_gives() -> None:
+    """And those that it does not take change nothing."""
+    updates, other = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32), {"radius": 0.1, "steps": 1}
+    for name, rule in ROBUST.items():
+        plain, _ = rule.apply(updates, None, RobustSettings())
+        for key, value in other.items():
+            changed, _ = rule.apply(updates, None, RobustSettings()._replace(**{key: value}))
+            assert np.array_equal(plain, changed) == (key not in rule.takes), (name, key)
 
 
 def test_a_defence_needs_a_method_that_averages_and_enough_clients() -> None:
