@@ -216,13 +216,18 @@ def forge(attack: Attack, method: Method, messages: PyTree, hostile: jax.Array, 
 
 
 def poisoned(attack: Attack, objective: Objective, hostile: jax.Array) -> Objective:
-    """The objective of one client, on poisoned batches where it is hostile."""
+    """The objective of one client, on poisoned batches where it is hostile; `extra_batch` is poisoned, too."""
     poison = attack.kind.poison
     if poison is None:
         return objective
 
-    def on_poison(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
+    def changed_of(batch: Batch) -> Batch:
+        further = batch.extra_batch
         changed = poison(batch, attack.strength, attack.classes)
+        return changed._replace(extra_batch=changed_of(further) if isinstance(further, Batch) else ())
+
+    def on_poison(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
+        changed = changed_of(batch)
         mixed = jax.tree.map(lambda new, old: jnp.where(hostile, new, old), changed, batch)
         return objective(variables, mixed, key, context)
 

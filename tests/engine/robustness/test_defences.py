@@ -133,11 +133,14 @@ def test_poisoned_batches_are_those_of_hostile_clients_alone(kind: str, hostile:
         seen.append(batch)
 
     attack = Attack(ATTACKS[kind], (0,), 0.5, classes=3)
-    poisoned(attack, objective, jnp.asarray(hostile))({}, Batch(images, labels, np.ones(4, np.float32)), KEY, Context)
+    batch = Batch(images, labels, np.ones(4, np.float32))
+    poisoned(attack, objective, jnp.asarray(hostile))({}, batch._replace(extra_batch=batch), KEY, Context)
     changed = {"label_flip": [2, 1, 0, 0], "backdoor": [0, 0, 2, 2]}[kind]
-    assert np.asarray(seen[0].labels).tolist() == (changed if hostile else labels.tolist())
-    lit = np.asarray(seen[0].inputs).sum(axis=(1, 2, 3))
-    assert lit.tolist() == ([1, 1, 0, 0] if hostile and kind == "backdoor" else [0] * 4)
+    assert isinstance(seen[0].extra_batch, Batch)
+    for each in (seen[0], seen[0].extra_batch):
+        assert np.asarray(each.labels).tolist() == (changed if hostile else labels.tolist())
+        lit = np.asarray(each.inputs).sum(axis=(1, 2, 3))
+        assert lit.tolist() == ([1, 1, 0, 0] if hostile and kind == "backdoor" else [0] * 4)
     assert with_trigger(jnp.zeros((16, 24, 3)))[-2:, -3:].all()
 
 
