@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 
+from fdgjax.aggregation.distances import counting_clients
 from fdgjax.aggregation.lists import accepting_lists
-from fdgjax.aggregation.updates import gram, sum_over_leaves
-from fdgjax.aggregation.weighting import client_count
+from fdgjax.aggregation.updates import gram, scale_rows, sum_over_leaves
+from fdgjax.aggregation.weighting import client_count, keep_rows
 from fdgjax.contract import PyTree
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -23,7 +24,8 @@ def attention(
 
     Args:
       params: pytree of `[clients, ...]`, parameters themselves, not updates.
-      weights: None or `[clients]`; clients with weight zero are invisible to the others. Other values have no effect.
+      weights: None or `[clients]`; clients with weight zero are invisible to the others, whatever they sent, and keep
+        what they have. Other values have no effect.
       tau: temperature; the smaller, the more a client keeps its own parameters.
       scope: `"leaf"` compares each leaf by itself (FDSE), `"tree"` all leaves together.
 
@@ -39,11 +41,13 @@ def attention(
     if not tau > 0:
         raise UserError(f"attention got tau={tau}; expected a positive number")
     clients = client_count(params)
-    looks_at = jnp.eye(clients, dtype=bool) | (True if weights is None else (weights > 0)[None])
-    products = lookup("scope", scope, {"leaf": each_leaf, "tree": all_leaves})(params)
+    counts = counting_clients(weights, clients)
+    looks_at = jnp.eye(clients, dtype=bool) | (counts[:, None] & counts[None])
+    seen = jax.tree.map(lambda leaf: scale_rows(leaf, counts), params)
+    products = lookup("scope", scope, {"leaf": each_leaf, "tree": all_leaves})(seen)
     mixture = jax.tree.map(lambda g: jax.nn.softmax(attention_cosines(g) / tau, axis=1, where=looks_at), products)
-    per_leaf = jax.tree.broadcast(mixture, params)
-    return jax.tree.map(mixed_leaf, per_leaf, params), mixture
+    mixed = jax.tree.map(mixed_leaf, jax.tree.broadcast(mixture, params), seen)
+    return keep_rows(counts, mixed, params), mixture
 
 
 def each_leaf(params: PyTree) -> PyTree:

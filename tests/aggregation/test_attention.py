@@ -54,8 +54,8 @@ def test_clients_of_weight_zero_are_invisible_to_the_others(scope: str) -> None:
     rng = np.random.default_rng(0)
     params = {"a": jnp.asarray(rng.normal(size=(4, 3)), jnp.float32), "b": jnp.asarray(rng.normal(size=4), jnp.float32)}
     weights, rest = jnp.asarray([3.0, 0.0, 1.0, 2.0]), jnp.asarray([0, 2, 3])
-    spoiled = {name: leaf.at[1].multiply(100) for name, leaf in params.items()}
-    seen = [attention(tree, weights, tau=0.5, scope=scope)[0] for tree in (params, spoiled)]
+    spoiled = [{name: leaf.at[1].multiply(by) for name, leaf in params.items()} for by in (100, jnp.nan, jnp.inf)]
+    seen = [attention(tree, weights, tau=0.5, scope=scope)[0] for tree in (params, *spoiled)]
     alone, _ = attention({name: leaf[rest] for name, leaf in params.items()}, tau=0.5, scope=scope)
     for personal in seen:
         chex.assert_trees_all_close({name: leaf[rest] for name, leaf in personal.items()}, alone, rtol=1e-5, atol=1e-6)
