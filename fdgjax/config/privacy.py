@@ -79,17 +79,27 @@ def protection(
       federations: each seed's training data.
 
     Raises:
-      UserError: no accountant is installed, the method reveals more than the noise covers, or no noise level reaches
-        the requested epsilon.
+      UserError: no accountant is installed, delta protects nobody among so many, the method reveals more than the
+        noise covers, or no noise level reaches the requested epsilon.
     """
     chosen = config.privacy
     if not chosen.unit:
         return None
     check_accountant()
-    refuse_leaks(config, method, federations[0])
     exposures = EXPOSURES[chosen.unit](config.clients_per_round, batching, federations)
+    check_delta(chosen, max((one.whole for one in exposures), default=0))
+    refuse_leaks(config, method, federations[0])
     noise = chosen.noise or needed_noise(exposures, chosen.epsilon, chosen.delta, config.rounds)
     return Protection(in_round(config, noise), budget(exposures, noise, chosen.delta))
+
+
+def check_delta(chosen: PrivacyConfig, count: int) -> None:
+    """Raises a `UserError` for a delta that allows one of `count` clients or samples to be shown entirely."""
+    if chosen.delta * count >= 1:
+        raise UserError(
+            f"config.privacy.delta got {chosen.delta:g}, with which one of {count} {chosen.unit}s may be shown "
+            f"entirely; expected well below {1 / count:.2g}, such as {0.1 / count:.1g}"
+        )
 
 
 def refuse_leaks(config: Config, method: Method, federation: Federation) -> None:

@@ -53,6 +53,15 @@ def test_a_method_that_shows_more_is_refused_before_training() -> None:
         build(config_of(CLIENT))
 
 
+@pytest.mark.parametrize("unit", ["client", pytest.param("sample", marks=pytest.mark.slow)])
+def test_a_delta_with_which_one_of_all_may_be_shown_is_refused(unit: str) -> None:
+    with pytest.raises(
+        UserError, match=rf"delta got 0.2, with which one of \d+ {unit}s may be shown entirely"
+    ) as error:
+        build(config_of({"unit": unit, "noise": 1.0, "delta": 0.2}))
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("privacy", [{"unit": "client", "epsilon": 20.0}, {"unit": "sample", "epsilon": 2.0}])
 def test_all_rounds_cost_what_was_asked_for(privacy: dict[str, Any]) -> None:
