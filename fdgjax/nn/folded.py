@@ -11,12 +11,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from fdgjax.nn.formulations import im2col_forward, xcols_kernel_gradient
-from fdgjax.nn.geometry import Geometry
+from fdgjax.nn.geometry import Case, Geometry
 
 
-def fits(geometry: Geometry) -> bool:
-    """Whether outputs can be computed in pairs along a row."""
-    return geometry.strides[1] == 1 and geometry.dilation == (1, 1) and geometry.groups == 1
+def fits(case: Case) -> bool:
+    """Whether there are outputs, and they can be computed in pairs along a row."""
+    geometry = case.geometry
+    some = case.batch > 0 and min(geometry.out()) > 0
+    return some and geometry.strides[1] == 1 and geometry.dilation == (1, 1) and geometry.groups == 1
 
 
 def forward(x: jax.Array, kernel: jax.Array, geometry: Geometry) -> jax.Array:

@@ -87,7 +87,7 @@ FITS: Mapping[str, Callable[[Case], bool]] = {
     "few_images": ungrouped,
     "rows": undilated,
     "depthwise": depthwise.fits,
-    "folded": lambda case: folded.fits(case.geometry),
+    "folded": folded.fits,
     "blocked": lambda case: blocked.fits(case.geometry),
     "phases": undilated,
     "winograd": lambda case: winograd.fits(case.geometry),
@@ -145,7 +145,7 @@ def cpu_plan(case: Case) -> ConvolutionPlan:
 
 def image_plan(case: Case) -> ConvolutionPlan:
     """`cpu_plan` for images, which have few channels."""
-    if folded.fits(case.geometry):
+    if folded.fits(case):
         return ConvolutionPlan("folded", "library", "folded", "loop")
     forward = "blocked" if blocked.fits(case.geometry) and blocked.blocked_pays(case) else "library"
     return ConvolutionPlan(forward, "library", "few_images", "loop")

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fdgjax.nn.geometry import at_least_float32
 from fdgjax.nn.window_selection import MOST, Windows, first_largest_place, take_pixels
-from fdgjax.nn.windows import Padding, Pair, Size, left_product, pads_of, pair
+from fdgjax.nn.windows import Padding, Pads, Pair, Size, left_product, pads_of, pair
 from fdgjax.utils.errors import UserError
 
 Combine = Callable[..., jax.Array]
@@ -63,19 +64,23 @@ def max_pool(x: jax.Array, window: Size, strides: Size | None = None, padding: P
 
     Returns:
       `[..., H', W', channels]`.
+
+    Raises:
+      UserError: an image that is smaller than the window, padding included.
     """
     size, windows, steps = pair(x.shape[-3:-1]), pair(window), pair(window if strides is None else strides)
     if steps == (1, 1) != windows and windows[0] * windows[1] <= MOST:
-        return _max_pool_of_stride_one(x, Windows(size, windows, pads_of(padding, size, windows, steps)))
+        return _max_pool_of_stride_one(x, Windows(size, windows, _pads(padding, size, windows, steps)))
     return _pool(x, windows, steps, padding, first_largest, jnp.asarray(-jnp.inf, x.dtype))
 
 
 def avg_pool(x: jax.Array, window: Size, strides: Size | None = None, padding: Padding = "VALID") -> jax.Array:
-    """The mean over each window; padding counts as zeros (PyTorch's and Flax's default). Arguments as in
-    `max_pool`."""
-    steps = window if strides is None else strides
-    total = _pool(x, pair(window), pair(steps), padding, lambda *parts: reduce(jnp.add, parts), jnp.zeros((), x.dtype))
-    return total / np.asarray(np.prod(pair(window)), total.dtype)
+    """The mean over each window, summed in at least float32; padding counts as zeros (PyTorch's and Flax's default).
+    Arguments and errors as in `max_pool`."""
+    windows, steps = pair(window), pair(window if strides is None else strides)
+    wide = x.astype(at_least_float32(x.dtype))
+    total = _pool(wide, windows, steps, padding, lambda *parts: reduce(jnp.add, parts), jnp.zeros((), wide.dtype))
+    return (total / np.asarray(np.prod(windows), total.dtype)).astype(jnp.result_type(x.dtype, 1.0))
 
 
 def adaptive_avg_pool(x: jax.Array, output_size: Size) -> jax.Array:
@@ -127,7 +132,7 @@ def _pool(
     x: jax.Array, windows: Pair, steps: Pair, padding: Padding, combine: Combine, neutral: jax.Array
 ) -> jax.Array:
     """`combine` of the pixels of each window, in reading order."""
-    pads = pads_of(padding, pair(x.shape[-3:-1]), windows, steps)
+    pads = _pads(padding, pair(x.shape[-3:-1]), windows, steps)
     if any(map(any, pads)):
         x = lax.pad(x, neutral, [*[(0, 0, 0)] * (x.ndim - 3), *((*pad, 0) for pad in pads), (0, 0, 0)])
     if windows == steps:
@@ -135,6 +140,17 @@ def _pool(
     for axis in (1, 0):
         x = combine(*_shifts(x, x.ndim - 3 + axis, windows[axis], steps[axis]))
     return x
+
+
+def _pads(padding: Padding, size: Pair, windows: Pair, steps: Pair) -> Pads:
+    """`pads_of`, where a window fits into the padded image."""
+    pads = pads_of(padding, size, windows, steps)
+    if any(pixels + sum(more) < needed for pixels, more, needed in zip(size, pads, windows, strict=True)):
+        raise UserError(
+            f"pooling got an image of {size[0]} x {size[1]} pixels for windows of {windows[0]} x {windows[1]}; "
+            "expected at least as many pixels: enlarge the images"
+        )
+    return pads
 
 
 def _tiles(x: jax.Array, window: Pair) -> list[jax.Array]:

@@ -117,6 +117,15 @@ def test_large_images_a_few_at_a_time(batch: int) -> None:
     close(ours, theirs)
 
 
+@pytest.mark.parametrize("shape", [(0, 4, 4, 1), (1, 2, 2, 1)])
+def test_no_images_and_images_without_outputs_are_convolved_to_nothing(shape: tuple[int, ...]) -> None:
+    x, kernel = arrays(shape, (3, 3, 1, 2))
+    padding = 1 if not shape[0] else 0
+    theirs = library(x, kernel, strides=(1, 1), padding=[(padding, padding)] * 2, groups=1)
+    assert jax.eval_shape(partial(conv2d, padding=padding), x, kernel).shape == theirs.shape
+    assert not theirs.size
+
+
 @pytest.mark.parametrize("strides", [(2, 3), (4, 1), (3, 5)])
 def test_strided_images_in_blocks_and_by_phases(strides: tuple[int, int]) -> None:
     x, kernel = arrays((2, 13, 12, 3), (5, 4, 3, 2))

@@ -16,6 +16,7 @@ from jax import lax
 
 from fdgjax.nn import adaptive_avg_pool, avg_pool, max_pool
 from fdgjax.nn.pooling import bin_means
+from fdgjax.utils.errors import UserError
 
 CASES = [
     (2, 2, "VALID"),
@@ -173,3 +174,20 @@ def test_bins_of_the_published_model() -> None:
 def test_window_of_the_wrong_length() -> None:
     with pytest.raises(ValueError, match="expected one number"):
         max_pool(images(1, 4, 4, 1), (2, 2, 2))
+
+
+def test_a_mean_of_short_numbers_is_summed_in_float32() -> None:
+    """In bfloat16 257 ones sum to 256, and further ones add nothing."""
+    x = jnp.ones((1, 32, 32, 1), jnp.bfloat16)
+    y = avg_pool(x, 32)
+    assert y.dtype == x.dtype
+    assert float(y.squeeze()) == 1
+
+
+@pytest.mark.parametrize("pool", [max_pool, avg_pool])
+@pytest.mark.parametrize("strides", [1, 3, 4])
+def test_a_window_that_does_not_fit_is_refused_in_one_line(pool: Any, strides: int) -> None:
+    with pytest.raises(UserError, match=r"got an image of 2 x 5 pixels for windows of 3 x 3.*enlarge") as error:
+        pool(images(1, 2, 5, 1), 3, strides)
+    assert "\n" not in str(error.value)
+    assert pool(images(1, 2, 5, 1), 3, strides, 1).shape[1] == (2 if strides == 1 else 1)
