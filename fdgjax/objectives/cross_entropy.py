@@ -8,8 +8,9 @@ from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, V
 
 
 def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """`sum_i m_i v_i / sum_i m_i`, zero where the mask is all zero; both `[batch]`."""
-    return jnp.sum(values * mask) / jnp.maximum(jnp.sum(mask), 1)
+    """`sum_i m_i v_i / sum_i m_i`, zero where the mask is all zero; both `[batch]`, the mask's numbers from 0 on."""
+    total = jnp.sum(mask)
+    return jnp.sum(values * mask) / jnp.where(total > 0, total, 1)
 
 
 def label_losses(logits: jax.Array, labels: jax.Array) -> jax.Array:
