@@ -139,8 +139,8 @@ class ModelConfig:
 class DefenceConfig:
     """A defence, applied to the clients' updates before the method's aggregation (`fdgjax.engine.robustness.defences`).
 
-    clip: the norm to which updates are clipped: `none`, `median` for the median norm of the round's updates, or a
-    number.
+    clip: the norm to which updates are clipped: `none`, `median` for the median norm of the round's updates, those of
+    norm 0 left out, or a number.
     rule: the robust rule whose result replaces every update, `none` for the method's own rule alone; for methods that
     average updates. hostile: the number of hostile clients that the rule has to withstand.
     mixing: whether the updates are mixed with their nearest neighbours (NNM) before the rule is applied.

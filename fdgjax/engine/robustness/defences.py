@@ -49,7 +49,13 @@ def constant(value: float, norms: jax.Array, counts: jax.Array) -> jax.Array:
     return jnp.float32(value)
 
 
-CLIPS: Mapping[str, Bound | None] = {"none": None, "median": lower_median}
+def usual(norms: jax.Array, counts: jax.Array) -> jax.Array:
+    """The median of those that are not zero: where half of the clients send no change, that of all is 0, and would
+    leave nothing of the others' updates. Infinite where no client sends a change."""
+    return lower_median(norms, counts & (norms > 0))
+
+
+CLIPS: Mapping[str, Bound | None] = {"none": None, "median": usual}
 """The words that `config.defence.clip` accepts besides a number."""
 RULES: Mapping[str, Robust | None] = {"none": None, **ROBUST}
 """The values of `config.defence.rule`."""

@@ -199,6 +199,15 @@ def test_clipping_works_for_every_method_and_cuts_a_client_without_numbers(name:
         assert (np.asarray(info.verdict.factor) == 0).tolist() == np.isin(case.federation.ids, ids).tolist()
 
 
+@pytest.mark.parametrize(("norms", "factors"), [([0, 0, 0, 4, 1], [1, 1, 1, 0.25, 1]), ([0] * 5, [1] * 5)])
+def test_updates_of_norm_zero_do_not_lower_the_median_to_which_others_are_clipped(
+    norms: list[float], factors: list[float]
+) -> None:
+    sent = Message({"a": np.float32(norms)[:, None]}, {})
+    _, verdict = defend(shared_method("fedavg"), Defence(bound_of("median")), sent, jnp.ones(N))
+    np.testing.assert_allclose(verdict.factor, factors, rtol=1e-6)
+
+
 def config_of(method: str = "fedavg", **changes: Any) -> Any:
     config = make_config(method)
     config.update(changes)
