@@ -41,9 +41,10 @@ def each_process() -> list[list[jax.Device]]:
 
 
 def split_cpu(devices: int) -> None:
-    """Splits the CPU into `devices` devices; no-op once JAX has started."""
+    """Splits the CPU into `devices` devices, or into as many as JAX is already set to, if these are more; no-op once
+    JAX has started."""
     with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", devices)
+        jax.config.update("jax_num_cpu_devices", max(devices, jax.config.values["jax_num_cpu_devices"]))
 
 
 def split_for(rounds: Steps, data_bytes: int, free_bytes: int | None, step_flops: float = math.inf) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fdgjax.contract import Execution
 from fdgjax.engine import init_state
 from fdgjax.engine.clients import everywhere, jit, over_clients
+from fdgjax.engine.devices import split_cpu
 from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
 from tests.toys import CLIENTS, KINDS, Case, build, close, make_plan, poison, shared_case, tolerance, toy_federation
@@ -157,3 +158,11 @@ def test_more_devices_than_there_are_is_one_line() -> None:
     with pytest.raises(UserError, match=r"config.devices got 99; expected at most \d+, as many as JAX sees") as error:
         over_clients(lambda shared, row: row, Execution(devices=99))
     assert "\n" not in str(error.value)
+
+
+def test_a_cpu_is_never_split_into_fewer_devices_than_jax_is_set_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, seen = jax.config.values["jax_num_cpu_devices"], []
+    monkeypatch.setattr(jax.config, "update", lambda key, value: seen.append((key, value)))
+    for devices in (before - 1, before + 2):
+        split_cpu(devices)
+    assert seen == [("jax_num_cpu_devices", before), ("jax_num_cpu_devices", before + 2)]
