@@ -8,7 +8,9 @@ divergences (Mironov, 2017) of such sums add up over the rounds, and
 (Canonne, Kamath and Steinke, 2020, Proposition 12). Which two data sets count as neighbours depends on the sampling:
 
     poisson    each part is taken with probability q: neighbours have one part more or less, so that the sum moves by C
-               (Mironov, Talwar and Zhang, "Renyi differential privacy of the sampled Gaussian mechanism", 2019)
+               (Mironov, Talwar and Zhang, "Renyi differential privacy of the sampled Gaussian mechanism", 2019). At
+               orders that are no whole numbers, the bound without sampling, which is never less, as the divergence
+               is quasi-convex
     fixed      exactly m of n parts are taken, without replacement: neighbours have another part in one place, so that
                the sum moves by 2 C (Wang, Balle and Kasiviswanathan, "Subsampled Renyi differential privacy and
                analytical moments accountant", 2019, Theorem 27). That bound may exceed the one without sampling; the
@@ -26,9 +28,11 @@ import numpy as np
 from fdgjax.utils.errors import UserError, check_library
 
 LIBRARY = "dp_accounting"
-ORDERS = (*range(2, 33), 40, 48, 64, 96, 128, 256)
-"""Orders that are tried: each gives a valid epsilon, more of them a little smaller one. Whole numbers, since the series
-of the others converge slowly or not at all."""
+WHOLE = (*range(2, 33), 40, 48, 64, 96, 128, 256)
+"""Orders that are tried for sampled parts: the series of others converge slowly or not at all."""
+ORDERS = (*(1 + x / 50 for x in range(1, 50)), *(1 + x / 10 for x in range(11, 100) if x % 10), *WHOLE)
+"""Orders that are tried: each gives a valid epsilon, more of them a smaller one. A large epsilon has its least below
+order 2."""
 LEAST_NOISE, MOST_NOISE = 0.05, 1e5
 
 
@@ -57,8 +61,8 @@ class SamplingScheme(NamedTuple):
 
 
 def _poisson(library: Any, exposure: Exposure, noise: float) -> Sequence[Any]:
-    rate = min(1.0, exposure.part / max(exposure.whole, 1))
-    return [library.PoissonSampledDpEvent(rate, library.GaussianDpEvent(noise))]
+    plain = library.GaussianDpEvent(noise)
+    return [library.PoissonSampledDpEvent(min(1.0, exposure.part / max(exposure.whole, 1)), plain), plain]
 
 
 def _fixed(library: Any, exposure: Exposure, noise: float) -> Sequence[Any]:
@@ -87,10 +91,12 @@ def divergences(exposure: Exposure, noise: float) -> np.ndarray:
     scheme = SCHEMES[exposure.scheme]
 
     def of(event: Any) -> np.ndarray:
-        accountant = library.rdp.RdpAccountant(ORDERS, library.NeighboringRelation[scheme.relation])
+        orders = ORDERS if isinstance(event, library.GaussianDpEvent) else WHOLE
+        accountant = library.rdp.RdpAccountant(orders, library.NeighboringRelation[scheme.relation])
         accountant.compose(event, exposure.steps)
         # The library returns epsilon alone; of its divergences every round's epsilon follows without new integrals.
-        return np.asarray(accountant._rdp)
+        found = dict(zip(orders, accountant._rdp, strict=True))
+        return np.asarray([found.get(order, np.inf) for order in ORDERS])
 
     return functools.reduce(np.minimum, map(of, scheme.events(library, exposure, noise)))
 

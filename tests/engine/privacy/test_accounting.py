@@ -23,7 +23,7 @@ def exact_epsilon(mu: float, delta: float) -> float:
         below = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
         return float(below - delta)
 
-    return float(brentq(excess, 0, 500))
+    return float(brentq(excess, 0, 700))
 
 
 def test_the_moments_accountant_s_published_value() -> None:
@@ -50,13 +50,15 @@ def test_the_moments_accountant_s_published_value() -> None:
     ],
 )
 def test_it_is_the_library_s_own_answer(exposure: Exposure, event: dp_accounting.DpEvent, relation: NEIGHBOURS) -> None:
-    accountant = dp_accounting.rdp.RdpAccountant([2, 3, 4, 5, 6, 8, 12, 16, 24, 32], relation)
+    # With sampling, the series of orders that are no whole numbers converge slowly.
+    between = [1.25, 1.3, 1.35, 1.4, 1.5, 1.75] if isinstance(event, dp_accounting.GaussianDpEvent) else []
+    accountant = dp_accounting.rdp.RdpAccountant([*between, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32], relation)
     theirs = accountant.compose(event, 100).get_epsilon(1e-5)
     ours = budget([exposure], 2.0, 1e-5)(100)
     assert 0.9 * theirs < ours <= theirs
 
 
-@pytest.mark.parametrize(("noise", "rounds"), [(2.0, 1), (8.0, 10), (40.0, 100)])
+@pytest.mark.parametrize(("noise", "rounds"), [(2.0, 1), (8.0, 10), (40.0, 100), (1.0, 200)])
 def test_without_sampling_it_bounds_the_closed_form_from_above(noise: float, rounds: int) -> None:
     exact = exact_epsilon(2 * math.sqrt(rounds) / noise, 1e-5)
     assert exact <= budget([Exposure("fixed", 20, 20)], noise, 1e-5)(rounds) < 1.2 * exact
