@@ -67,8 +67,8 @@ def ranking_table(runs: Sequence[Run], figures: Sequence[str], kind: str, name: 
     return Table(
         name,
         title,
-        f"By the mean over the domains; {paired_note(kind, shown)} Methods that were not run on all domains have no "
-        "place.",
+        "By the mean over the domains, of the seeds that all methods have there, if there are any; "
+        f"{paired_note(kind, shown)} Methods that were not run on all domains have no place.",
         ranked_columns(kind),
         [row for figure in shown for row in ranked_rows(runs, figure)],
     )
