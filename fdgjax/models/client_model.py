@@ -167,14 +167,25 @@ def make_network(
     return HEADS[head or "linear"](network, classes, width) if part.end is None else network(classes)
 
 
-def check_features(sown: Mapping[str, Any]) -> None:
-    """Raises a `UserError` if some values sown, by path, are `features`, but none of the network itself."""
-    of = [path for path in sown if path.split("/")[-1] == "features"]
-    if of and "features" not in of:
+def sown_features(sown: Mapping[str, Any], without: jax.Array) -> jax.Array:
+    """The features among sown values: the network's own, or else those of its one submodule that sows some.
+
+    Args:
+      sown: each value by its path.
+      without: what they are if nobody sows any.
+
+    Raises:
+      UserError: several submodules sow features, and the network itself none.
+    """
+    found = {path: values for path, values in sown.items() if path.split("/")[-1] == "features"}
+    if "features" not in found and len(found) > 1:
         raise UserError(
-            f"a submodule of the model sows features ({of[0]}), and the model itself none; expected them of the "
-            'outermost module: return them to it, and there self.sow("intermediates", "features", x)'
+            f"{len(found)} submodules of the model sow features ({', '.join(found)}), and the model itself none; "
+            'expected them of the outermost module: there self.sow("intermediates", "features", x)'
         )
+    # Of several values of one name, the last is closest to the logits.
+    of = found.get("features") or next(iter(found.values()), (without,))
+    return jnp.asarray(of[-1])
 
 
 def resized(images: jax.Array, shape: Sequence[int]) -> jax.Array:
@@ -194,8 +205,8 @@ def as_model(
     """A Flax module called as `module(images, train=...)` as the two pure functions of the contract.
 
     Images of another size are resized first: augmented training images may already have the network's size, evaluation
-    images have the stored size. The output's `features` are the last value sown under that name; other sown values are
-    in `extra`.
+    images have the stored size. The output's `features` are the last value sown under that name (`sown_features`);
+    other sown values are in `extra`.
 
     Args:
       module: the network.
@@ -207,7 +218,8 @@ def as_model(
       statistics: how its `fdgjax.nn.BatchNorm` layers take a batch's statistics in training; None for their default.
 
     Raises:
-      UserError: a scaling for another number of channels; when it is applied, features that only a submodule sows.
+      UserError: a scaling for another number of channels; when it is applied, features that only several submodules
+        sow.
     """
     scale = scaling_function(scaling, image_shape[-1])
     lookup("dtype", dtype, DTYPES)
@@ -229,11 +241,10 @@ def as_model(
                 mutable=[*mutable, "intermediates"],
             )
         logits, changed = full(returned)
-        # Values sown by submodules are left out; of several values of one name, the last is closest to the logits.
         sown = changed.get("intermediates", {})
-        outputs = {name: values[-1] for name, values in sown.items() if isinstance(values, tuple)}
-        check_features(flatten(sown))
-        features = outputs.pop("features", jnp.zeros((len(logits), 0), logits.dtype))
-        return Output(logits, features, outputs), {name: changed[name] for name in mutable}
+        features = sown_features(flatten(sown), without=jnp.zeros((len(logits), 0), logits.dtype))
+        # Other values sown by submodules are left out.
+        extra = {name: of[-1] for name, of in sown.items() if isinstance(of, tuple) and name != "features"}
+        return Output(logits, features, extra), {name: changed[name] for name in mutable}
 
     return Model(init, apply)

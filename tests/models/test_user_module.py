@@ -162,23 +162,29 @@ class Inner(nn.Module):
 
 
 class Outer(nn.Module):
+    inner: int
     own: bool
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = Inner()(x)
+        for _ in range(self.inner):
+            x = Inner()(x)
         if self.own:
             self.sow("intermediates", "features", 2 * x)
         return nn.Dense(2)(x)
 
 
-def test_features_are_those_of_the_outermost_module() -> None:
+@pytest.mark.parametrize(("inner", "own", "wanted"), [(2, True, 2), (1, True, 2), (1, False, 1), (0, False, None)])
+def test_features_are_the_outermost_modules_or_the_one_submodules(inner: int, own: bool, wanted: int | None) -> None:
     x, key = np.ones((1, 3), np.float32), jax.random.key(0)
-    for own in (True, False):
-        model = as_model(backbone_of(Outer(own))(2), (3,))
-        variables = model.init(key)
-        if own:
-            np.testing.assert_array_equal(model.apply(variables, x, False, key)[0].features, 2 * x)
-        else:
-            with pytest.raises(UserError, match=r"a submodule of the model sows features \(Inner_0/features\)"):
-                model.apply(variables, x, False, key)
+    model = as_model(backbone_of(Outer(inner, own))(2), (3,))
+    found = model.apply(model.init(key), x, False, key)[0].features
+    np.testing.assert_array_equal(found, np.zeros((1, 0)) if wanted is None else wanted * x)
+
+
+def test_of_several_submodules_features_none_are_guessed() -> None:
+    model, key = as_model(backbone_of(Outer(2, own=False))(2), (3,)), jax.random.key(0)
+    with pytest.raises(
+        UserError, match=r"2 submodules of the model sow features \(Inner_0/features, Inner_1/features\)"
+    ):
+        model.apply(model.init(key), np.ones((1, 3), np.float32), False, key)
