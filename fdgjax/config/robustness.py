@@ -36,17 +36,10 @@ def attack_of(chosen: AttackConfig, classes: int) -> Attack | None:
 
 
 def check_attack_acts(config: Config) -> None:
-    """Raises a `UserError` for an attack that never happens: none of its rounds is trained, or its strength is the one
-    that changes nothing."""
+    """Raises a `UserError` for an attack whose strength is the one that changes nothing. That it begins after the last
+    round is no mistake: a run may be continued."""
     chosen = config.attack
-    if chosen.kind == "none":
-        return
-    if chosen.from_round > config.rounds:
-        raise UserError(
-            f"config.attack.from_round got {chosen.from_round}, but config.rounds is {config.rounds}, so that no round "
-            "is attacked; expected a round among them"
-        )
-    if chosen.strength == ATTACKS[chosen.kind].idle:
+    if chosen.kind != "none" and chosen.strength == ATTACKS[chosen.kind].idle:
         raise UserError(
             f"config.attack.strength got {chosen.strength:g}, with which config.attack.kind={chosen.kind} changes "
             "nothing; expected another strength"

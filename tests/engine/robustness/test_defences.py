@@ -229,7 +229,6 @@ def config_of(method: str = "fedavg", **changes: Any) -> Any:
         ({"attack": {"kind": "backdoor", "strength": 0.0}}, "strength got 0, with which .*=backdoor changes nothing"),
         ({"attack": {"kind": "label_flip", "strength": 7.0}}, "kind=label_flip does not use it; expected 1.0, or"),
         ({"attack": {"kind": "nan", "strength": 7.0}}, "kind=nan does not use it; expected 1.0, or"),
-        ({"rounds": 4, "attack": {"kind": "nan", "from_round": 5}}, "from_round got 5, but config.rounds is 4"),
         ({"defence": {"rule": "krum", "radius": 3.0}}, "krum does not use it; expected 0.0, or .*=centered_clipping$"),
         ({"defence": {"rule": "median", "steps": 9}}, "expected 0, or config.defence.rule=geometric_median or cent"),
     ],
