@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fdgjax.cli.predict import KINDS, add_run, check_output, chosen_of
+from fdgjax.cli.predict import add_run, check_output, chosen_of
 from fdgjax.config.schema import DataConfig
 from fdgjax.data.sources.loading import TABLE_DATA
 from fdgjax.deploy.finished_model import refuse_deployment
@@ -31,6 +31,7 @@ from fdgjax.inference.class_figures import Evaluated, Share, as_json, class_figu
 from fdgjax.inference.images import predict_decoded
 from fdgjax.inference.labelled_samples import labelled_samples
 from fdgjax.inference.predictor import described, open_predictor
+from fdgjax.inference.program_use import SAMPLES
 from fdgjax.run.console import between
 from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import config_of
@@ -66,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
     found = class_figures(labels, probabilities.argmax(axis=1), predictor.class_names, domains)
     figures = figures_by_domain(labels, domains, probabilities, predictor.facts.get(THRESHOLD))
     skipped = sorted(set(samples.names) - {samples.names[place] for place in kept})
-    show(found, Console(), args, len(skipped), KINDS[described(predictor.facts)])
+    show(found, Console(), args, len(skipped), SAMPLES[described(predictor.facts)].many)
     if THRESHOLD in predictor.facts and len(predictor.class_names) == 2:
         at = f"p({printable(predictor.class_names[1])}) >= {predictor.facts[THRESHOLD]:.3f}"
         words = f"above: by the most probable class; below: by {at}, where a figure needs a decision"

@@ -129,6 +129,7 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     from fdgjax.deploy.app import ServerSettings, write_app
     from fdgjax.deploy.operations import write_operations
     from fdgjax.deploy.terms import Terms, agree
+    from fdgjax.models.frozen import trunk_content
 
     config, workdir = parse(words)
     table = config.data.name in TABLE_DATA
@@ -150,8 +151,8 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     # A protocol with one client for each domain has no number of clients.
     data = dataclasses.replace(config.data, clients=clients if config.data.clients else 0)
     terms = Terms(dataclasses.replace(config, devices=1, data=data), classes, shape, clients, columns, unseen=unseen)
-    if config.model.frozen and (trunk := agree(terms).client.trunk):
-        terms = terms._replace(trunk=trunk.content)
+    if config.model.frozen:
+        terms = terms._replace(trunk=trunk_content(agree(terms).client.trunk))
     place = asked.table if table else asked.images
     samples = str(Path(place).absolute()) if place else ""
     app = Path(asked.app)

@@ -28,7 +28,7 @@ import argparse
 import contextlib
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,14 +40,13 @@ from fdgjax.inference.classifier import UNSEEN
 from fdgjax.inference.images import Predictions, predict_decoded
 from fdgjax.inference.new_samples import NewSamples, samples_at
 from fdgjax.inference.predictor import Chosen, Predictor, described, open_predictor
+from fdgjax.inference.program_use import SAMPLES
 from fdgjax.inference.safeguards import COVERAGE
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import csv_text, write_text
 
 LOGGER = logging.getLogger("fdgjax")
-KINDS: Mapping[str, str] = {"image_shape": "images", "columns": "rows", "sample_shape": "samples"}
-"""What samples are called, by the fact that says what they are."""
 
 
 @command
@@ -55,8 +54,8 @@ def main(argv: Sequence[str]) -> int:
     """Writes the predictions; returns the exit status, 2 for a mistake in the input."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     args = parse(argv)
-    for file in filter(None, [args.out]):
-        check_output(file, args.run, args.samples)
+    if args.out:
+        check_output(args.out, args.run, args.samples)
     predictor, samples = opened(args)
     adapted = args.adapt is not None
     quantile = None if adapted or predictor.numeric else set_quantile(predictor, args)
@@ -67,7 +66,9 @@ def main(argv: Sequence[str]) -> int:
         write_text(args.out, text)
         skipped = f", {len(samples.names) - len(found.kept):,} skipped" if len(found.kept) < len(samples.names) else ""
         refused = "" if farthest is None else f", {int(np.sum(refusals(found, farthest))):,} refused"
-        print(f"{len(found.kept)} {KINDS[described(predictor.facts)]} in {printable(args.out)}{skipped}{refused}")
+        print(
+            f"{len(found.kept)} {SAMPLES[described(predictor.facts)].many} in {printable(args.out)}{skipped}{refused}"
+        )
     else:
         print(text, end="")
     return 0

@@ -28,7 +28,7 @@ from fdgjax.experiments.components import (
 from fdgjax.experiments.experiment import Experiment
 from fdgjax.experiments.model import fit_model, keeps_features, model_config
 from fdgjax.methods import METHODS
-from fdgjax.models.frozen import Trunk, check_content
+from fdgjax.models.frozen import Trunk, check_content, trunk_content
 from fdgjax.models.pretrained.convert import read_weights
 
 
@@ -104,7 +104,7 @@ def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescrip
         columns=data.columns,
         encodings=experiment.encodings[member],
         label_scales=experiment.label_scales[member],
-        trunk=experiment.trunk.content if experiment.trunk else "",
+        trunk=trunk_content(experiment.trunk),
     )
 
 

@@ -15,7 +15,8 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes, write_json, write_text
 
 LOGGER = logging.getLogger(__name__)
-NAMES = ("model.safetensors", PROGRAM, FACTS, "README.md")
+TENSORS, CARD = "model.safetensors", "README.md"
+NAMES = (TENSORS, PROGRAM, FACTS, CARD)
 
 
 def check_out(out: Path) -> None:
@@ -37,7 +38,7 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
         (out / name).unlink(missing_ok=True)
     program = as_program(classifier)
     write_bytes(out / PROGRAM, program)
-    write_tensors(classifier, out / "model.safetensors")
+    write_tensors(classifier, out / TENSORS)
     left_out = read_left_out(run) if classifier.client == UNSEEN else {}
-    write_text(out / "README.md", card_of(classifier, bool(finished(Workdir(run), LOGGER.warning)), left_out))
+    write_text(out / CARD, card_of(classifier, bool(finished(Workdir(run), LOGGER.warning)), left_out))
     write_json(out / FACTS, facts_of(classifier) | {CHECKSUM: hashlib.sha256(program).hexdigest()})

@@ -112,6 +112,11 @@ def content_of(values: Mapping[str, np.ndarray]) -> str:
     return found.hexdigest()[:12] if values else ""
 
 
+def trunk_content(trunk: Trunk | None) -> str:
+    """`Trunk.content`; '' without frozen stages."""
+    return trunk.content if trunk else ""
+
+
 def check_content(trunk: Trunk | None, content: str, pretrained: str) -> None:
     """Raises a `UserError` if the frozen stages hold another file's values than those that training began with.
 

@@ -17,6 +17,7 @@ from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.loggers import check_loggers
 from fdgjax.models.client_model import note_dtype
+from fdgjax.models.frozen import trunk_content
 from fdgjax.run.compilation import compile_ahead, first_state, state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.description import histogram, label_summary, notes
@@ -102,7 +103,7 @@ def run_experiment(
       Interrupted: `stop` was set; the state is saved.
     """
     config, content = experiment.config, content_digest(experiment.data)
-    trunk = experiment.trunk.content if experiment.trunk else ""
+    trunk = trunk_content(experiment.trunk)
     check_same_config(config)
 
     def found() -> tuple[int, dict[str, Any]]:

@@ -66,9 +66,8 @@ def read_choice(
     values = np.array([[figures(one, figure) for one in found[name]] for name in names], np.float64)
     scores = kind.sign * SCORES[by](kind.sign * values)
     judged = [as_judged(choosing, i, names, values, scores, found[name]) for i, name in enumerate(names)]
-    order = np.argsort(-kind.sign * scores, kind="stable")
     # Of the worst domain's seeds alone there are too few for a test.
-    best = best_set(kind.sign * values) if by == "mean" else BestSet((int(order[0]),), None, None)
+    best = best_set(kind.sign * values) if by == "mean" else BestSet((int(np.argmax(kind.sign * scores)),), None, None)
     members = [judged[i] for i in best.members]
     equal = not_behind(kind.sign * values, best.members)
     recommended = cheapest([judged[i] for i in equal], kind.sign)

@@ -126,16 +126,20 @@ def verdict(choice: Choice, name: str) -> str:
     """What the tests say of a method; '' if it can be told from the best."""
     if name not in choice.indistinguishable:
         return ""
-    compared = len(choice.seeds) > 1 and tells_apart(len(choice.domains) * len(choice.seeds))
-    return BEHIND if compared and name in choice.behind else EQUAL
+    return BEHIND if name in choice.behind and not untold(choice) else EQUAL
+
+
+def untold(choice: Choice) -> str:
+    """Why no method can be told to be behind another; '' if some can."""
+    if not tells_apart(pairs := len(choice.domains) * len(choice.seeds)):
+        return f"{pairs} pairs of domain and seed cannot tell methods apart"
+    return "One seed cannot say which of them are behind" if len(choice.seeds) == 1 else ""
 
 
 def recommendation(choice: Choice) -> str:
     """The recommended one of several methods, and why."""
-    if not tells_apart(pairs := len(choice.domains) * len(choice.seeds)):
-        return f" {pairs} pairs of domain and seed cannot tell methods apart: recommended is the first; try more seeds."
-    if len(choice.seeds) == 1:
-        return " One seed cannot say which of them are behind: recommended is the first; try more seeds."
+    if why := untold(choice):
+        return f" {why}: recommended is the first; try more seeds."
     if not choice.behind:
         return f" Recommended: {choice.recommended}, the cheapest of them."
     first, *others = choice.indistinguishable
