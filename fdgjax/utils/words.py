@@ -2,14 +2,26 @@
 
 import csv
 
+from fdgjax.utils.errors import UserError
+
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The words of a comma-separated list, without the spaces around them; doubled ones stay. A word with a comma is in
-    double quotes, `"name, first",age`, and a quote in it is doubled, as in CSV."""
-    words = next(csv.reader([text], skipinitialspace=True), list[str]())
+    """The words of a comma-separated list, without the spaces around them; doubled ones stay. A word with a comma or a
+    line break is in double quotes, `"name, first",age`, and a quote in it is doubled, as in CSV.
+
+    Raises:
+      UserError: a line break that is not in quotes, or a word of more than 131,072 characters.
+    """
+    try:
+        words = next(csv.reader([text], skipinitialspace=True), list[str]())
+    except csv.Error as error:
+        got = repr(text if len(text) < 80 else f"{text[:80]}...")
+        wanted = 'expected words separated by commas, one with a line break in double quotes: "a\\nb"'
+        raise UserError(f"got the list {got}; {wanted} ({error})") from error
     return tuple(word for word in map(str.strip, words) if word)
 
 
 def quoted(word: str) -> str:
     """A word as `words_of` reads it."""
-    return '"' + word.replace('"', '""') + '"' if "," in word or word.startswith('"') else word
+    special = word.startswith('"') or any(mark in word for mark in ",\n\r")
+    return '"' + word.replace('"', '""') + '"' if special else word

@@ -1,11 +1,14 @@
-"""Lists in the values of keys: words may have commas, in quotes."""
+"""Lists in the values of keys: words may have commas and line breaks, in quotes."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.words import quoted, words_of
 
-WORD = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=8)
+LETTERS = st.characters(exclude_categories=("C", "Z")) | st.sampled_from(" \n\r")
+WORD = st.text(LETTERS, max_size=8).map(str.strip).filter(bool)
 
 
 @given(words=st.lists(WORD, max_size=4), space=st.sampled_from(["", " "]))
@@ -17,3 +20,10 @@ def test_spaces_and_empty_words_do_not_count() -> None:
     assert words_of(" a,, b ,") == ("a", "b")
     assert words_of("") == ()
     assert words_of('age, "name, first"') == ("age", "name, first")
+
+
+@pytest.mark.parametrize("text", ["a\nb", "\r\na", "x" * 200_000])
+def test_what_is_no_list_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UserError, match="expected words separated by commas") as raised:
+        words_of(text)
+    assert "\n" not in str(raised.value) and len(str(raised.value)) < 300
