@@ -76,6 +76,9 @@ def conv2d(
     return _conv2d(x, kernel, geometry=geometry, plan=plan)
 
 
+DEFAULTS = ("cpu", "cuda")
+"""The platforms for which the entry of `PLANS` of that name chooses; elsewhere `library` does."""
+
 # Up to this number of clients the compiled program is unrolled, which runs up to a quarter faster than a loop but
 # takes longer to compile, in proportion to the number of clients.
 UNROLLED_CLIENTS = 12
@@ -149,7 +152,7 @@ def _primitive(name: str, one_client: Callable[..., jax.Array]) -> Primitive:
     def compute(
         a: jax.Array, b: jax.Array, *, geometry: Geometry, plan: ConvolutionPlan | str | None, platform: str
     ) -> jax.Array:
-        default = "cpu" if platform == "cpu" else "library"
+        default = platform if platform in DEFAULTS else "library"
         case = Case(geometry, a.shape[1], *_channels(name, a, b, geometry.groups))
         chosen = lowerings.chosen_plan(plan or default, case)
         return _each_client(partial(one_client, geometry=geometry, plan=chosen), chosen.clients, a, b)
@@ -157,7 +160,7 @@ def _primitive(name: str, one_client: Callable[..., jax.Array]) -> Primitive:
     primitive = Primitive(f"fdgjax_{name}")
     primitive.def_impl(lambda a, b, **static: compute(a, b, **static, platform=jax.default_backend()))
     primitive.def_abstract_eval(lambda a, b, *, geometry, plan: a.update(shape=_result_shape(name, a, b, geometry)))
-    for platform in ("cpu", None):
+    for platform in (*DEFAULTS, None):
         lower = partial(compute, platform=platform or "other")
         mlir.register_lowering(primitive, mlir.lower_fun(lower, multiple_results=False), platform=platform)
     return primitive

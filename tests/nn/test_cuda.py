@@ -39,7 +39,7 @@ def count(text: str) -> int:
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_plan_is_what_it_says(case: str) -> None:
-    assert convolution(case, None) == convolution(case, "library")
+    assert convolution(case, None) == convolution(case, "cuda")
     assert count(convolution(case, "library")) == 3, "forward, input gradient and kernel gradient, of all clients"
     assert count(convolution(case, "im2col")) == 0
     options, _, kernel = CASES[case]
@@ -49,7 +49,7 @@ def test_each_plan_is_what_it_says(case: str) -> None:
 
 
 def test_no_plan_is_forgotten() -> None:
-    assert set(PLANS) == {"cpu", "library", "im2col", "winograd", "bfloat16"}
+    assert set(PLANS) == {"cpu", "cuda", "library", "one_by_one", "im2col", "winograd", "bfloat16"}
 
 
 @pytest.mark.parametrize("name", ["dense", "transposed", "max_pool", "avg_pool", "batch_norm"])
