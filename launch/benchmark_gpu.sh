@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Benchmarks of the round on one GPU: client axes, convolutions and precisions, beside PyTorch. About half an hour.
 #
-#   pip install -c constraints.txt '.[bench]' 'jax[cuda12]'
+#   pip install -c constraints.txt '.[bench]' 'jax[cuda13]'
 #   bash launch/benchmark_gpu.sh runs/gpu                                 records and tables go to runs/gpu
 #   bash launch/benchmark_gpu.sh runs/try --clients 2 --steps 1 --rounds 1 --repeats 1      a trial; options come last
 set -euo pipefail

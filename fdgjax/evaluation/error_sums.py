@@ -9,7 +9,7 @@ from fdgjax.contract import Model, Variables
 from fdgjax.data.federation import Federation, Rows
 from fdgjax.engine.local import slice_rows, take_batch
 from fdgjax.engine.loops import Repeat
-from fdgjax.evaluation.tally import filled
+from fdgjax.evaluation.tally import by_group, filled
 
 
 class ErrorSums(NamedTuple):
@@ -39,7 +39,9 @@ def error_sums(
         batch, where = take_batch(federation, places, mask), federation.domains[places]
         output, _ = model.apply(variables, batch.inputs, False, key)
         apart = jnp.abs(output.logits[:, 0] - batch.labels) * batch.mask
-        return ErrorSums(sums.squared.at[where].add(jnp.square(apart)), sums.absolute.at[where].add(apart))
+        return ErrorSums(
+            sums.squared + by_group(jnp.square(apart), where, domains), sums.absolute + by_group(apart, where, domains)
+        )
 
     empty = ErrorSums(*[jnp.zeros(domains, jnp.float32)] * 2)
     return repeat(-(-rows.length // batch_size), -(-len(rows.places) // batch_size), add, empty)

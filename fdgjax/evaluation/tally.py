@@ -81,17 +81,22 @@ def tally(
         bins = jnp.minimum((confidence * BINS).astype(jnp.int32), BINS - 1)
         nll = -jnp.take_along_axis(log_p, batch.labels[:, None], axis=1)[:, 0]
         return Tally(
-            sums.correct.at[where].add(right),
-            sums.total.at[where].add(batch.mask),
-            sums.bin_count.at[bins].add(batch.mask),
-            sums.bin_correct.at[bins].add(right),
-            sums.bin_confidence.at[bins].add(confidence * batch.mask),
+            sums.correct + by_group(right, where, domains),
+            sums.total + by_group(batch.mask, where, domains),
+            sums.bin_count + by_group(batch.mask, bins, BINS),
+            sums.bin_correct + by_group(right, bins, BINS),
+            sums.bin_confidence + by_group(confidence * batch.mask, bins, BINS),
             sums.loss + jnp.sum(nll * batch.mask),
         )
 
     by_domain, by_bin = jnp.zeros(domains, jnp.float32), jnp.zeros(BINS, jnp.float32)
     empty = Tally(by_domain, by_domain, by_bin, by_bin, by_bin, jnp.zeros((), jnp.float32))
     return repeat(-(-rows.length // batch_size), -(-len(rows.places) // batch_size), add, empty)
+
+
+def by_group(values: jax.Array, groups: jax.Array, number: int) -> jax.Array:
+    """The sum of the values `[samples]` of each of `number` groups, in one order: a GPU's scatter adds up in any."""
+    return jnp.sum(jnp.where(jax.nn.one_hot(groups, number, dtype=bool), values[:, None], 0), axis=0)
 
 
 def filled(batch_size: int, rows: Rows) -> int:

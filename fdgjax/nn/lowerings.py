@@ -194,8 +194,8 @@ def winograd_plan(case: Case) -> ConvolutionPlan:
 
 
 def cuda_plan(case: Case) -> ConvolutionPlan:
-    """The measured choice for a GPU: matrix products, batched over clients; cuDNN runs a group for each client, which
-    takes half as long again."""
+    """The measured choice for a GPU: matrix products, batched over clients. cuDNN, which runs a group for each client,
+    took half as long again for hFedF's network and was 7 % faster, in twice the memory, for AlexNet at 224 pixels."""
     return IM2COL if ungrouped(case) else LIBRARY
 
 
@@ -203,7 +203,6 @@ PLANS: Mapping[str, Callable[[Case], ConvolutionPlan]] = {
     "cpu": cpu_plan,
     "cuda": cuda_plan,
     "library": lambda case: LIBRARY,
-    "one_by_one": lambda case: LIBRARY._replace(clients="loop"),
     "im2col": im2col_plan,
     "winograd": winograd_plan,
     "bfloat16": lambda case: bfloat16_plan(case, instructions()),

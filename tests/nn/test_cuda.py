@@ -49,7 +49,7 @@ def test_each_plan_is_what_it_says(case: str) -> None:
 
 
 def test_no_plan_is_forgotten() -> None:
-    assert set(PLANS) == {"cpu", "cuda", "library", "one_by_one", "im2col", "winograd", "bfloat16"}
+    assert set(PLANS) == {"cpu", "cuda", "library", "im2col", "winograd", "bfloat16"}
 
 
 @pytest.mark.parametrize("name", ["dense", "transposed", "max_pool", "avg_pool", "batch_norm"])
