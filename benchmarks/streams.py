@@ -104,10 +104,11 @@ def ours(folder: Path, images: int, chosen: Any, streaming: bool) -> Result:
             [*words, f"--workdir={runs / name}"], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as run:
             ends, memory = round_ends(run, runs / name / "metrics.jsonl", rounds)
+            status = run.poll()
             run.kill()
             said = run.communicate()[1].strip().splitlines()
         if len(ends) < rounds:
-            return {"failed": (said or ["no message"])[-1]}
+            return {"failed": f"exit status {status}: {(said or ['no message'])[-1]}"}
         times.append([end - begin for end in ends])
     (first,), again = times
     each = float(np.median(np.diff(again)))

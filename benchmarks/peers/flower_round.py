@@ -16,7 +16,11 @@ from fdgjax.utils.processor import cores
 
 
 def measure(job: Job) -> Result:
-    """Seconds per round, from one of the server's evaluations to the next, which do nothing else."""
+    """Seconds per round, from one of the server's evaluations to the next, which do nothing else.
+
+    Raises:
+      RuntimeError: a round ended without some of its participants, which Flower takes as a round.
+    """
     os.environ |= {
         "FLWR_TELEMETRY_ENABLED": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -29,10 +33,14 @@ def measure(job: Job) -> Result:
     from flwr.server.strategy import FedAvg
     from flwr.simulation import run_simulation
 
-    clock, ends = CLOCKS[job.clock], list[float]()
+    clock, ends, trained = CLOCKS[job.clock], list[float](), list[int]()
 
     def evaluate(number: int, arrays: Any, config: Any) -> None:
         ends.append(clock())
+
+    def count(results: list[Any]) -> dict[str, Any]:
+        trained.append(len(results))
+        return {}
 
     def server(context: Any) -> ServerAppComponents:
         strategy = FedAvg(
@@ -42,6 +50,7 @@ def measure(job: Job) -> Result:
             min_available_clients=job.clients,
             initial_parameters=ndarrays_to_parameters(arrays_of(torch_round.network(job))),
             evaluate_fn=evaluate,
+            fit_metrics_aggregation_fn=count,
         )
         # The first round starts Ray's processes and is not counted.
         return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=1 + job.rounds))
@@ -56,8 +65,10 @@ def measure(job: Job) -> Result:
         },
     )
     seconds = np.diff(ends).tolist()
-    if len(seconds) != 1 + job.rounds:
-        raise RuntimeError(f"Flower ended after {len(seconds)} rounds; expected {1 + job.rounds}")
+    if len(seconds) != 1 + job.rounds or trained != [job.participants] * len(seconds):
+        raise RuntimeError(
+            f"Flower's rounds had {trained} clients; expected {1 + job.rounds} rounds of {job.participants} each"
+        )
     return {
         **torch_round.figures(job, seconds[1:], None),
         "compile_seconds": seconds[0],

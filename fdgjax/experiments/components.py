@@ -31,6 +31,17 @@ from fdgjax.utils.registry import lookup
 from fdgjax.utils.words import words_of
 
 
+def check_room(samples: np.ndarray) -> None:
+    """Raises a `UserError` if a copy of the samples does not fit in the memory that is free."""
+    needed, free = samples.nbytes, available_bytes()
+    if free is not None and needed > free:
+        raise UserError(
+            f"{len(samples):,} samples need {needed / 2**20:,.0f} MiB of memory and {free / 2**20:,.0f} are free; "
+            "expected fewer or smaller ones; set config.data.streaming=True to leave images on disk, or lower "
+            "config.data.image_size"
+        )
+
+
 def choose_devices(
     config: Config, entry: Entry, parts: Sequence[Partition], data_bytes: int, step_flops: Callable[[], float]
 ) -> Config:

@@ -24,6 +24,7 @@ from fdgjax.experiments.components import (
     batch_hyper,
     batching_of,
     check_method,
+    check_room,
     choose_devices,
     execution_of,
     make_method,
@@ -217,16 +218,23 @@ def make_draft(config: Config, others: Sequence[Config]) -> Draft:
 
 
 def make_federations(draft: Draft) -> list[Federation]:
-    """Each seed's federation, whose samples are images or features of the frozen stages."""
-    config, trunk = draft.config, draft.client.trunk
+    """Each seed's federation, whose samples are images or features of the frozen stages.
+
+    Raises:
+      UserError: samples that do not fit in memory.
+    """
+    config, trunk, data = draft.config, draft.client.trunk, draft.data
+    if trunk and draft.features:
+        data = as_features(data, trunk, draft.model, config.data, draft.batching)
+    streaming = config.data.streaming or several_processes()
+    if not streaming:
+        check_room(data.inputs)
     return federate_seeds(
-        as_features(draft.data, trunk, draft.model, config.data, draft.batching)
-        if trunk and draft.features
-        else draft.data,
+        data,
         draft.parts,
         batch_size=config.batch_size,
         drop_last=config.drop_last,
-        streaming=config.data.streaming or several_processes(),
+        streaming=streaming,
         encodings=draft.encodings,
         label_scales=draft.label_scales,
         pooled=METHODS[config.method.name].pooled(config.method),

@@ -1,5 +1,6 @@
 """Who takes part in `benchmarks.peers`, and its table; no other framework is needed."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import timing
-from benchmarks.child import KINDS
+from benchmarks.child import KINDS, read_job
 from benchmarks.jobs import Job
 from benchmarks.peers import contenders
 from benchmarks.peers.__main__ import main, table
@@ -93,3 +94,8 @@ def test_processor_time_is_that_of_the_processes_below(tmp_path: Path, monkeypat
         (tmp_path / str(number) / "stat").write_text(f"{number} (a) b) S {parent} {rest}{ticks} 0 {ticks} 0")
     monkeypatch.setattr(timing, "PROCESSES", tmp_path)
     assert [int(stat[11]) for stat in timing._descendants(10)] == [1, 20]
+
+
+def test_a_job_that_was_written_is_the_same_and_a_key() -> None:
+    job = BASE._replace(sizes=(3, 5))
+    assert {read_job(json.dumps(job._asdict()))} == {job}

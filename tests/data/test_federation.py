@@ -15,6 +15,7 @@ from fdgjax.data.federation import (
     federate,
     federate_seeds,
     label_counts,
+    on_device,
     pad_rows,
     pool,
     stack_seeds,
@@ -33,6 +34,15 @@ def split(data: Domains, **chosen: object) -> Partition:
 
 
 ROWS = st.lists(st.lists(st.integers(0, 99), max_size=6), min_size=1, max_size=5).filter(lambda rows: any(rows))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.float32])
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (7, 3, 2)])
+def test_a_device_has_its_own_copy_of_the_hosts_values(shape: tuple[int, ...], kind: type) -> None:
+    values = np.arange(np.prod(shape, dtype=int)).astype(kind).reshape(shape)
+    copy, wanted = on_device(values, None), values.copy()
+    values[...] = 9
+    np.testing.assert_array_equal(copy, wanted, strict=True)
 
 
 @pytest.mark.slow

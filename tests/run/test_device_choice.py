@@ -41,6 +41,7 @@ from fdgjax.run.records.workdir import open_workdir
 from fdgjax.run.reopen import reopen
 from fdgjax.run.runner import run_config
 from fdgjax.utils.checksums import read_checked_json
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.processor import cores
 from fdgjax.utils.threads import VARIABLES
 from tests.runs import never, perceptron, small
@@ -247,11 +248,16 @@ def test_an_experiment_takes_the_number_that_suits_its_clients(
 
 @pytest.mark.slow
 def test_images_that_stay_on_disk_take_no_devices_memory(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda: 64)
     monkeypatch.setattr("fdgjax.engine.devices.cores", lambda: 2)
     held = small(cache, "fedavg", devices=0)
     streamed = dataclasses.replace(held, data=dataclasses.replace(held.data, streaming=True))
+    free = build(streamed).data.inputs.nbytes
+    monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda: free)
     assert build(held).config.devices == 1
+    assert build(streamed).config.devices > 1
+    monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda: free - 1)
+    with pytest.raises(UserError, match="leave images on disk"):
+        build(held)
     assert build(streamed).config.devices > 1
 
 
