@@ -30,6 +30,10 @@ SELECTED = "selected"
 """The name of the selected state in a checkpoint's folder."""
 
 
+LONGEST = 200
+"""The maximum number of characters shown of Orbax's reason."""
+
+
 class History(NamedTuple):
     """What a checkpoint holds besides the state: for each seed the records of its rounds, and the seconds so far."""
 
@@ -191,14 +195,25 @@ def write_checkpoint(manager: "ocp.CheckpointManager", round_: int, content: Che
 
 
 def load_checkpoint(manager: "ocp.CheckpointManager", step: int, like: PyTree, *, selected: bool) -> Checkpoint:
-    """One checkpoint, given a state of the same structure; `selected`: whether it holds a selected state."""
+    """One checkpoint, given a state of the same structure; `selected`: whether it holds a selected state.
+
+    Raises:
+      UserError: the checkpoint holds a state of another structure, as another version of the package may have written.
+    """
     import orbax.checkpoint as ocp
 
     shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
     arguments: dict[str, Any] = {"state": ocp.args.StandardRestore(shapes), "history": ocp.args.JsonRestore()}
     if selected:
         arguments[SELECTED] = ocp.args.StandardRestore(shapes)
-    found = manager.restore(step, args=ocp.args.Composite(**arguments))
+    try:
+        found = manager.restore(step, args=ocp.args.Composite(**arguments))
+    except (ValueError, KeyError, TypeError) as error:
+        reason = " ".join(str(error).partition("\nIf")[0].split())[:LONGEST]
+        raise UserError(
+            f"the checkpoint {manager.directory}/{step} holds a state of another structure ({reason}); expected this "
+            "version's; continue with the version of fdgjax that wrote it, or choose another --workdir"
+        ) from error
     return Checkpoint(
         found["state"], History(**found["history"]), jax.device_get(found[SELECTED]) if selected else None
     )

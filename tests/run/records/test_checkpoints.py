@@ -120,6 +120,23 @@ def test_with_none_left_one_line_says_so_and_nothing_is_moved(tmp_path: Path) ->
             assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"w": LIKE["w"]},
+        {**LIKE, "v": LIKE["w"]},
+        {**LIKE, "w": [LIKE["w"]]},
+        {**LIKE, "w": jnp.zeros((3, 2))},
+    ],
+)
+def test_a_state_of_another_structure_is_one_line(tmp_path: Path, other: PyTree) -> None:
+    path = save(tmp_path / "checkpoints", 2)
+    with pytest.raises(UserError, match="another structure") as error:
+        newest_checkpoint(path, other, pytest.fail)
+    assert "\n" not in str(error.value)
+    is_of_round(restored(path, pytest.fail), 2)
+
+
 def test_a_first_save_cut_short_begins_the_run_again(tmp_path: Path) -> None:
     path = save(tmp_path / "checkpoints", 2)
     (path / "2/checksums.txt").unlink()
