@@ -15,6 +15,7 @@ from fdgjax.data.pixels import as_floats
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine.local import Batching
 from fdgjax.experiments import Experiment, build, make_method, model_config, model_facts
+from fdgjax.experiments.components import check_room
 from fdgjax.experiments.model import client_model, network_settings
 from fdgjax.methods import METHODS
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
@@ -107,6 +108,17 @@ def test_a_network_sees_crops_of_larger_images() -> None:
 def test_a_crop_larger_than_the_images_is_refused() -> None:
     with pytest.raises(UserError, match=r"crop_size got 32, but the images have 16x16 pixels; expected at most that"):
         cropped(16, 32)
+
+
+@pytest.mark.parametrize("samples", [1, 10])
+def test_samples_larger_than_what_is_free_are_refused(samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.zeros((samples, 8, 8, 3), np.uint8)
+    for free in (None, images.nbytes):
+        monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda free=free: free)
+        check_room(images)
+    monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda: images.nbytes - 1)
+    with pytest.raises(UserError, match=r"samples need .* are free; expected .* streaming=True"):
+        check_room(images)
 
 
 def test_images_are_resized_as_by_pillow() -> None:
