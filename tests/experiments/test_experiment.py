@@ -117,7 +117,7 @@ def test_samples_larger_than_what_is_free_are_refused(samples: int, monkeypatch:
         monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda free=free: free)
         check_room(images)
     monkeypatch.setattr("fdgjax.experiments.components.available_bytes", lambda: images.nbytes - 1)
-    with pytest.raises(UserError, match=r"samples need .* are free; expected .* streaming=True"):
+    with pytest.raises(UserError, match=r"samples need .* are free; expected .*streaming=True"):
         check_room(images)
 
 
