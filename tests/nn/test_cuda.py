@@ -43,6 +43,7 @@ def test_each_plan_is_what_it_says(case: str) -> None:
     assert count(convolution(case, "library")) == 3, "forward, input gradient and kernel gradient, of all clients"
     assert count(convolution(case, "im2col")) == 0
     options, _, kernel = CASES[case]
+    assert count(convolution(case, "cuda")) == (0 if options["groups"] == 1 else 3)
     minimal = options["strides"] == (1, 1) and max(kernel[:2]) <= 5 and options["groups"] == 1
     assert count(convolution(case, "winograd")) == (0 if minimal else 3)
     assert all("stablehlo.while" not in convolution(case, plan) for plan in ("library", "im2col", "winograd"))
