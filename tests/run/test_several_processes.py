@@ -47,7 +47,9 @@ def command(method: str, cache: Path, workdir: Path, devices: int, rounds: int, 
 
 
 def start(words: list[str]) -> subprocess.Popen[str]:
-    environment = {**os.environ, "XLA_FLAGS": os.environ.get("XLA_FLAGS", QUICK), "OMP_NUM_THREADS": "1"}
+    # As many threads in one process as in several, also where it may use a single core.
+    threads = {"OMP_NUM_THREADS": "1", "NPROC": "2"}
+    environment = {**os.environ, "XLA_FLAGS": os.environ.get("XLA_FLAGS", QUICK), **threads}
     pipe = subprocess.PIPE
     return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
 
