@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fdgjax.evaluation.statistics import of_seeds, paired
 from fdgjax.sweeps.comparison import ComparisonRow
 from fdgjax.utils.markdown import markdown_table
-from launch.kept import EVIDENCE, compared_in
+from launch.curve_tables import values_of
+from launch.kept import EVIDENCE, KeptCell, compared_in, kept_cells
 
-BASELINE, METHOD = "ssfl", "uap"
+BASELINE, METHOD, FIGURE = "ssfl", "uap", "ood_accuracy"
 
 
 def pairs_table(_: str) -> str:
@@ -26,7 +28,8 @@ def pairs_table(_: str) -> str:
     both = [pair for method, *pair in parts if method == METHOD and "-".join([BASELINE, *pair]) in rows]
     found = [[rows["-".join([method, *pair])] for pair in both] for method in (BASELINE, METHOD)]
     table = markdown_table(["server", *(f"test {domain}" for domain in domains)], written)
-    return "\n".join([*table, "", *summary(*found), ""])
+    kept = [cell for evidence in EVIDENCE if evidence.pairs for cell in kept_cells(evidence.folder)]
+    return "\n".join([*table, "", *summary(*found), by_seed(kept), ""])
 
 
 def beside(rows: Mapping[str, ComparisonRow], name: str) -> str:
@@ -61,3 +64,23 @@ def summary(baseline: Sequence[ComparisonRow], method: Sequence[ComparisonRow]) 
         for gain in gains
     ]
     return [*lines, f"- What UAP gains over SSFL: {said[0]}; in the paper {said[1]}."]
+
+
+def by_seed(cells: Sequence[KeptCell]) -> str:
+    """What the method gains with each seed, in the mean of the pairs that both have, and its interval over the seeds.
+
+    Args:
+      cells: `METHOD-SERVER-TEST`.
+    """
+    values = values_of(cells, FIGURE)
+    seeds = sorted({seed for _, seed in values[METHOD]})
+    each = [(seed, paired(of_seeds(values[METHOD], [seed]), values[BASELINE])) for seed in seeds]
+    said = [
+        f"{100 * one.mean:.1f} with seed {seed} (ahead on {one.wins} of {one.pairs})"
+        for seed, one in each
+        if one is not None
+    ]
+    every = paired(values[METHOD], values[BASELINE])
+    interval = every.interval if every else None
+    known = "" if interval is None else f"; interval over the seeds {100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
+    return f"- By seed: {', '.join(said)}{known}."

@@ -5,6 +5,7 @@ Intervals are two-sided, of `LEVEL`: of means by Student's t, of shares by Wilso
 caller has, but for `image_error`.
 """
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -14,6 +15,10 @@ import numpy as np
 LEVEL = 0.95
 EQUAL = 1e-9
 """Differences of accuracies that are closer differ by rounding alone."""
+POOLED = 0.25
+"""Above this probability what a seed does to all targets is taken for chance. The level at which pooling two variances
+after such a test keeps what an interval promises (Bozivich, Bancroft and Hartley, "Power of analysis of variance test
+procedures for certain incompletely specified models", 1956)."""
 
 Values = Mapping[tuple[str, int], float]
 """A method's figure by target and seed."""
@@ -121,16 +126,26 @@ def paired(one: Values, other: Values) -> Difference | None:
     Targets are fixed, seeds are drawn: of the differences `d_ts` (target t of T, its n_t seeds, their variance s_t^2)
     the mean is `sum_t mean_s d_ts / T`, its variance `sum_t v_t` with `v_t = s_t^2 / (n_t T^2)`, on Welch's and
     Satterthwaite's `(sum_t v_t)^2 / sum_t (v_t^2 / (n_t - 1))` degrees of freedom, as some domains are noisier than
-    others. A target with a single seed has the others' pooled variance. Seeds are taken as independent between targets.
+    others. A target with a single seed has the others' pooled variance.
+
+    Where a seed does the same to all targets (`common_variance`: c^2 from S seeds), as another start of the network
+    may, each pair of targets t, u with n_tu common seeds adds `2 c^2 n_tu / (n_t n_u T^2)`, and the degrees of freedom
+    are S - 1; with the same seeds everywhere that is the t-test of the seeds' means.
     """
     common = [key for key in one if key in other]
     if not common:
         return None
-    groups: dict[str, list[float]] = {}
+    groups: dict[str, dict[int, float]] = {}
     for target, seed in common:
-        groups.setdefault(target, []).append(one[target, seed] - other[target, seed])
-    each = [np.asarray(group) for group in groups.values()]
+        groups.setdefault(target, {})[seed] = one[target, seed] - other[target, seed]
+    each = [np.asarray(list(group.values())) for group in groups.values()]
     error, freedom = error_of_mean(each)
+    variance, seeds = common_variance(list(groups.values()))
+    if variance:
+        shares = sum(
+            len(a.keys() & b.keys()) / (len(a) * len(b)) for a, b in itertools.permutations(groups.values(), 2)
+        )
+        error, freedom = math.sqrt(error**2 + variance * shares / len(groups) ** 2), seeds - 1
     return Difference(
         float(np.mean([group.mean() for group in each])),
         error,
@@ -140,9 +155,31 @@ def paired(one: Values, other: Values) -> Difference | None:
     )
 
 
+def common_variance(groups: Sequence[Mapping[int, float]]) -> tuple[float, int]:
+    """The variance of what a seed does to all groups alike, and the number of seeds that all groups have.
+
+    Of the table of T groups by these S seeds, `c^2 = (M - R) / T` with the mean squares M between seeds (S - 1 degrees
+    of freedom) and R of the rest ((S - 1)(T - 1)); 0 where an M / R as large is `POOLED` probable without any.
+
+    Args:
+      groups: values by seed.
+    """
+    from scipy.special import fdtrc
+
+    seeds = sorted(set.intersection(*(set(group) for group in groups)))
+    if len(groups) < 2 or len(seeds) < 2:
+        return 0.0, len(seeds)
+    table = np.asarray([[group[seed] for seed in seeds] for group in groups])
+    rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    freedom = len(seeds) - 1
+    between, within = len(groups) * table.mean(axis=0).var(ddof=1), np.sum(rest**2) / freedom / (len(groups) - 1)
+    chance = fdtrc(freedom, freedom * (len(groups) - 1), between / max(within, EQUAL**2))
+    return (0.0 if chance > POOLED else float(between - within) / len(groups)), len(seeds)
+
+
 def error_of_mean(groups: Sequence[np.ndarray]) -> tuple[float, float]:
-    """The standard error of the mean of some groups' means, and its degrees of freedom, 0 where no group has two
-    values; see `paired`."""
+    """The standard error of the mean of some groups' means where all values are independent, and its degrees of
+    freedom, 0 where no group has two values; see `paired`."""
     several = [group for group in groups if len(group) > 1]
     freedom = sum(len(group) - 1 for group in several)
     if not freedom:

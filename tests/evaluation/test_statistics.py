@@ -38,7 +38,8 @@ def test_with_one_target_an_interval_is_that_of_the_paired_t_test(values: list[f
 
 def test_targets_are_fixed_and_seeds_are_drawn() -> None:
     rng = np.random.default_rng(0)
-    ours: Values = {(target, seed): rng.random() for target in "abc" for seed in range(4)}
+    seeds = {"a": range(4), "b": range(4, 8), "c": range(8, 12)}
+    ours: Values = {(target, seed): rng.random() for target in "abc" for seed in seeds[target]}
     shifted = {(target, seed): value + {"a": 9, "b": -3, "c": 0}[target] for (target, seed), value in ours.items()}
     zero = dict.fromkeys(ours, 0.0)
     one, other = paired(ours, zero), paired(shifted, zero)
@@ -47,7 +48,7 @@ def test_targets_are_fixed_and_seeds_are_drawn() -> None:
     # What differs between targets is no uncertainty; at most nine degrees of freedom of twelve pairs.
     assert one.error == pytest.approx(other.error)
     assert 3 <= one.freedom <= 9
-    table = np.asarray([[ours[target, seed] for seed in range(4)] for target in "abc"])
+    table = np.asarray([[ours[target, seed] for seed in seeds[target]] for target in "abc"])
     # With equally many seeds: the pooled deviation within targets over the root of the pairs.
     assert one.error == pytest.approx(np.sqrt(table.var(axis=1, ddof=1).mean() / 12))
     assert other.mean == pytest.approx(table.mean() + 2)
@@ -59,7 +60,7 @@ def test_of_two_targets_an_interval_is_that_of_welchs_test(first: int, second: i
     """The mean of two targets is half the first's distance from the second's negative."""
     rng = np.random.default_rng(seed)
     one, other = rng.normal(1, 1, first), rng.normal(-2, noise, second)
-    drawn = {("a", i): value for i, value in enumerate(one)} | {("b", i): value for i, value in enumerate(other)}
+    drawn = {("a", i): value for i, value in enumerate(one)} | {("b", 9 + i): value for i, value in enumerate(other)}
     found, wanted = paired(drawn, dict.fromkeys(drawn, 0.0)), stats.ttest_ind(one, -other, equal_var=False)
     assert found is not None
     assert found.freedom == pytest.approx(wanted.df)
@@ -75,12 +76,32 @@ def test_a_target_with_one_seed_has_the_others_variance() -> None:
     assert found.error == pytest.approx(np.sqrt(2 / 2 + 2) / 2)
 
 
+@pytest.mark.parametrize("count", [2, 20])
+def test_where_a_seed_does_the_same_to_all_targets_the_interval_is_that_of_the_seeds_means(count: int) -> None:
+    """Thirty targets tell then no more of the method than one."""
+    rng = np.random.default_rng(2)
+    alike = rng.normal(0, 1, count)
+    drawn: Values = {(f"{t}", s): alike[s] + t + 0.1 * rng.normal() for t in range(30) for s in range(count)}
+    found = paired(drawn, dict.fromkeys(drawn, 0.0))
+    assert found is not None
+    means = [np.mean([drawn[f"{t}", s] for t in range(30)]) for s in range(count)]
+    wanted = stats.ttest_1samp(means, 0).confidence_interval()
+    assert found.interval == pytest.approx((wanted.low, wanted.high))
+    # The same from other seeds of each target is independent.
+    apart = {(t, s + count * int(t)): value for (t, s), value in drawn.items()}
+    alone = paired(apart, dict.fromkeys(apart, 0.0))
+    assert alone is not None
+    assert alone.error < found.error / 3
+
+
+@pytest.mark.parametrize("alike", [0.0, 1.0, 5.0])
 @pytest.mark.parametrize("noise", [1.0, 5.0])
-def test_the_interval_covers_the_truth_as_often_as_it_says(noise: float) -> None:
+def test_the_interval_covers_the_truth_as_often_as_it_says(noise: float, alike: float) -> None:
     rng, inside = np.random.default_rng(1), 0
     for _ in range(2000):
+        of_seed = alike * rng.normal(size=3)
         drawn: Values = {
-            (target, seed): shift + scale * rng.normal()
+            (target, seed): shift + of_seed[seed] + scale * rng.normal()
             for target, shift, scale in (("a", 4, 1), ("b", 0, noise))
             for seed in (0, 1, 2)
         }
@@ -89,7 +110,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(noise: float) -> None
         assert found.interval is not None
         inside += found.interval[0] <= 2 <= found.interval[1]
     # With three seeds and equal noise a little more often.
-    assert 0.94 <= inside / 2000 <= 0.98
+    assert 0.94 <= inside / 2000 <= 0.99
 
 
 def test_too_few_seeds_say_nothing() -> None:
