@@ -1,6 +1,6 @@
 """Tables of kept curves on their folder's page, and what a paper's method gains over the others seed by seed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -65,23 +65,25 @@ def at_rounds(seed: Seed, figure: str, rounds: Sequence[int]) -> list[str]:
 
 def leads(_: str) -> str:
     """How far a paper's method is ahead of each other one of its table, by target and over all targets: ours, paired by
-    seed, and the paper's."""
+    seed, the paper's, and ours in the last quarter of the rounds."""
     folder, spec = LEADING_IN
     published, cells, rows = read_published(SPECS / f"{spec}.py"), kept_cells(folder), []
     for figure in ("id_accuracy", "ood_accuracy"):
         own, *others = leading_first(values_of(cells, figure))
+        late = values_of(cells, figure, late_figure)
         for name, theirs in others:
             targets = sorted({target for target, seed in own[1] if (target, seed) in theirs})
-            pairs = [({key: own[1][key] for key in own[1] if key[0] == target}, target) for target in targets]
             gains = [
                 published[f"{LEADING}-{it}", figure].mean - published[f"{name}-{it}", figure].mean for it in targets
             ]
-            for (ours, target), gain in zip(pairs, gains, strict=True):
-                rows.append([name, target, HEADLINES[figure], *lead(paired(ours, theirs), gain)])
-            if len(targets) > 1:
-                of_all = [name, f"mean of {len(targets)}", HEADLINES[figure]]
-                rows.append([*of_all, *lead(paired(own[1], theirs), float(np.mean(gains)))])
-    numbers = ["pairs", "ahead in", "difference", "interval", "the paper's"]
+            for words, some, gain in [
+                *((target, [target], gain) for target, gain in zip(targets, gains, strict=True)),
+                *([(f"mean of {len(targets)}", targets, float(np.mean(gains)))] if len(targets) > 1 else []),
+            ]:
+                last = lead(paired(of_targets(own[1], some), theirs), gain)
+                quarter = lead(paired(of_targets(late[LEADING], some), late[name]), gain)
+                rows.append([name, words, HEADLINES[figure], *last, *quarter[2:4]])
+    numbers = ["pairs", "ahead in", "difference", "interval", "the paper's", "last quarter", "its interval"]
     return "\n".join([*markdown_table([f"{LEADING} minus", "unseen", "figure", *numbers], rows, right=numbers), ""])
 
 
@@ -90,12 +92,30 @@ def leading_first(methods: Mapping[str, Values]) -> list[tuple[str, Values]]:
     return sorted(methods.items(), key=lambda item: (item[0] != LEADING, item[0]))
 
 
-def values_of(cells: Sequence[KeptCell], figure: str) -> Mapping[str, Values]:
+def of_targets(values: Values, targets: Sequence[str]) -> Values:
+    """A method's figures with some targets."""
+    return {key: value for key, value in values.items() if key[0] in targets}
+
+
+def reported_figure(seed: Seed, figure: str) -> float:
+    """That of the reported round."""
+    return seed.figures[figure]
+
+
+def late_figure(seed: Seed, figure: str) -> float:
+    """Mean over the evaluations in the last quarter of the rounds, which depends on no single round."""
+    late = [record for record in seed.records if record["round"] > 0.75 * seed.summary["rounds"]]
+    return float(np.mean([record[figure] for record in late if record.get(figure) is not None]))
+
+
+def values_of(
+    cells: Sequence[KeptCell], figure: str, of_seed: Callable[[Seed, str], float] = reported_figure
+) -> Mapping[str, Values]:
     """A figure of each method by target and seed; a cell's name is `METHOD-TARGET`."""
     found: dict[str, dict[tuple[str, int], float]] = {}
     for cell in cells:
         method, _, target = cell.name.partition("-")
-        found.setdefault(method, {}).update({(target, seed.seed): seed.figures[figure] for seed in cell.seeds})
+        found.setdefault(method, {}).update({(target, seed.seed): of_seed(seed, figure) for seed in cell.seeds})
     return found
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fdgjax.evaluation.statistics import paired
-from launch.curve_tables import LEADING, curves_of, lead, leading_first, leads, values_of
+from launch.curve_tables import LEADING, curves_of, late_figure, lead, leading_first, leads, values_of
 from launch.kept import kept_cells
 from launch.rows import RESULTS
 
@@ -48,6 +48,13 @@ def test_a_lead_is_the_mean_of_the_common_seeds_differences() -> None:
             (row,) = (row for row in rows if row[:3] == [other, unseen, "ood"])
             assert row[3] == str(len(pairs))
             assert float(row[5]) == pytest.approx(100 * np.mean(pairs), abs=0.051)
+
+
+def test_a_late_figure_is_the_mean_of_the_last_quarter() -> None:
+    (cell,) = (cell for cell in kept_cells(FOLDER) if cell.name == "hfedf-photo")
+    lines = (RESULTS / FOLDER / cell.name / "metrics.jsonl").read_text().splitlines()
+    late = [json.loads(line).get("ood_accuracy") for line in lines[150:]]
+    assert late_figure(cell.seeds[0], "ood_accuracy") == pytest.approx(np.mean([one for one in late if one is not None]))
 
 
 def test_one_seed_has_no_interval_and_no_seed_no_difference() -> None:
