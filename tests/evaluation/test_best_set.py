@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fdgjax.evaluation.best_set import best_set, mean_of_domains, prediction_interval, tells_apart
+from fdgjax.evaluation.best_set import best_set, design_effect, mean_of_domains, prediction_interval, tells_apart
 from fdgjax.evaluation.figure_kinds import figure_kind
 
 DRAWS = 199
@@ -23,6 +23,27 @@ def test_equal_methods_cannot_be_told_apart_in_95_of_100(methods: int, domains: 
     kept = [len(best_set(table, DRAWS, seed).members) == methods for seed, table in enumerate(tables)]
     assert np.mean(kept) > 0.925
     assert np.mean(kept) < 0.98, "a test that keeps all in every case has no power"
+
+
+@pytest.mark.parametrize("methods", [2, 12])
+def test_equal_methods_whose_seeds_fare_alike_on_all_domains_are_not_told_apart_either(methods: int) -> None:
+    """A test that takes the seeds of each domain as independent keeps twelve in 39 of 100 cases, two in 78."""
+    rng = np.random.default_rng(6)
+    tables = (
+        accuracies(rng, methods, 4, 3, np.full(methods, 0.02)) + 0.02 * rng.normal(size=(methods, 1, 3))
+        for _ in range(400)
+    )
+    kept = [len(best_set(table, DRAWS, seed).members) == methods for seed, table in enumerate(tables)]
+    assert np.mean(kept) > 0.87
+
+
+def test_the_design_effect_is_the_number_of_domains_where_a_seed_does_the_same_to_all() -> None:
+    rng = np.random.default_rng(7)
+    alike = np.repeat(rng.normal(size=(5, 1, 4)), 3, axis=1)
+    assert design_effect(alike + rng.normal(size=(5, 3, 1))) == pytest.approx(3)
+    # Opposite effects are no common one.
+    assert design_effect(alike * np.array([1, -1, 0])[:, None]) == 1.0
+    assert design_effect(alike[:1]) == design_effect(alike[:, :1]) == design_effect(alike[:, :, :1]) == 1.0
 
 
 def test_equal_methods_of_unequal_noise_are_not_told_apart_either() -> None:
