@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fdgjax.evaluation.statistics import EQUAL, LEVEL, POOLED, t_quantile
+from fdgjax.evaluation.statistics import EQUAL, LEVEL, mean_squares, t_quantile
 
 Score = Callable[[np.ndarray], np.ndarray]
 """A method's score, from accuracies `[..., domains, seeds]`."""
@@ -97,23 +97,15 @@ def equality(accuracies: np.ndarray, draws: int, seed: int) -> float:
 def design_effect(accuracies: np.ndarray) -> float:
     """How many times the variance of a method's mean is what independent seeds of each domain would give.
 
-    Of the methods' deviations from their mean, without each method's own mean on a domain: `D M / (M + (D - 1) R)`
-    with the mean squares M between seeds and R of the rest of n methods on D domains with S seeds,
-    `(n - 1)(S - 1)` and D - 1 times as many degrees of freedom; 1 where an M / R as large is `POOLED` probable without
-    any common effect, see `fdgjax.evaluation.statistics.paired`.
+    `D M / (M + (D - 1) R)` on D domains, of the methods' deviations from their mean and their
+    `fdgjax.evaluation.statistics.mean_squares`; 1 for a single method, domain or seed.
     """
-    from scipy.special import fdtrc
-
-    methods, domains, seeds = accuracies.shape
-    freedom = (methods - 1) * (seeds - 1)
-    if not freedom or domains < 2:
+    methods, domains, _ = accuracies.shape
+    if min(accuracies.shape) < 2:
         return 1.0
-    deviations = accuracies - accuracies.mean(axis=0)
-    rest = deviations - deviations.mean(axis=2, keepdims=True)
-    common = rest.mean(axis=1, keepdims=True)
-    between, within = domains * np.sum(common**2) / freedom, np.sum((rest - common) ** 2) / freedom / (domains - 1)
-    chance = fdtrc(freedom, freedom * (domains - 1), between / max(within, EQUAL**2))
-    return 1.0 if chance > POOLED else float(domains * between / (between + (domains - 1) * within))
+    between, rest = mean_squares(accuracies - accuracies.mean(axis=0), methods - 1)
+    total = between + (domains - 1) * rest
+    return domains * between / total if total else 1.0
 
 
 def prediction_interval(

@@ -158,23 +158,39 @@ def paired(one: Values, other: Values) -> Difference | None:
 def common_variance(groups: Sequence[Mapping[int, float]]) -> tuple[float, int]:
     """The variance of what a seed does to all groups alike, and the number of seeds that all groups have.
 
-    Of the table of T groups by these S seeds, `c^2 = (M - R) / T` with the mean squares M between seeds (S - 1 degrees
-    of freedom) and R of the rest ((S - 1)(T - 1)); 0 where an M / R as large is `POOLED` probable without any.
+    Of these seeds' `mean_squares`, `(M - R) / T` for T groups.
 
     Args:
       groups: values by seed.
     """
-    from scipy.special import fdtrc
-
     seeds = sorted(set.intersection(*(set(group) for group in groups)))
     if len(groups) < 2 or len(seeds) < 2:
         return 0.0, len(seeds)
-    table = np.asarray([[group[seed] for seed in seeds] for group in groups])
-    rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-    freedom = len(seeds) - 1
-    between, within = len(groups) * table.mean(axis=0).var(ddof=1), np.sum(rest**2) / freedom / (len(groups) - 1)
-    chance = fdtrc(freedom, freedom * (len(groups) - 1), between / max(within, EQUAL**2))
-    return (0.0 if chance > POOLED else float(between - within) / len(groups)), len(seeds)
+    between, rest = mean_squares(np.asarray([[[group[seed] for seed in seeds] for group in groups]]), 1)
+    return (between - rest) / len(groups), len(seeds)
+
+
+def mean_squares(values: np.ndarray, independent: int) -> tuple[float, float]:
+    """An analysis of variance of what seeds do to all targets alike: the mean squares M between seeds, R of the rest.
+
+    M has `independent (S - 1)` degrees of freedom with S seeds, R has T - 1 times as many with T targets. Where an
+    M / R as large is `POOLED` probable without any common effect, both are R's and M's common mean.
+
+    Args:
+      values: `[methods, targets, seeds]`, at least two of the latter each.
+      independent: the number of methods, less one where their mean was taken out.
+    """
+    from scipy.special import fdtrc
+
+    _, targets, seeds = values.shape
+    deviations = values - values.mean(axis=2, keepdims=True)
+    common = deviations.mean(axis=1, keepdims=True)
+    freedom = independent * (seeds - 1)
+    between, rest = (float(np.sum(part**2)) for part in (common, deviations - common))
+    squares = targets * between / freedom, rest / freedom / (targets - 1)
+    chance = fdtrc(freedom, freedom * (targets - 1), squares[0] / max(squares[1], EQUAL**2))
+    pooled = (squares[0] + (targets - 1) * squares[1]) / targets
+    return (pooled, pooled) if chance > POOLED else squares
 
 
 def error_of_mean(groups: Sequence[np.ndarray]) -> tuple[float, float]:
