@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fdgjax.config.schema import PLACES, experiment_identity
+from fdgjax.run.console import Console
 from fdgjax.run.records import Workdir, write_summary
 from fdgjax.utils.checksums import CHECKSUM, read_checked_json, write_checked_json
 from fdgjax.utils.command import command
@@ -44,12 +45,18 @@ def main(argv: Sequence[str]) -> int:
     if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UserError(f"RUN got {names.count(doubled[0])} folders called '{doubled[0]}'; expected each name once")
     for run in args.runs:
-        keep(Workdir(run), Workdir(args.out / run.name), args.commit)
+        done, rounds = keep(Workdir(run), Workdir(args.out / run.name), args.commit)
+        Console().say(
+            f"{run.name}: {done} of {rounds} rounds" + ("" if Workdir(run).summary.is_file() else ", no summary")
+        )
     return 0
 
 
-def keep(run: Workdir, out: Workdir, commit: str) -> None:
+def keep(run: Workdir, out: Workdir, commit: str) -> tuple[int, int]:
     """Writes what is kept of a run; an earlier state of the same run is replaced.
+
+    Returns:
+      How many rounds are kept, and how many it has when it is finished.
 
     Raises:
       UserError: no run, one of several seeds, or one of another experiment than what is kept by this name.
@@ -72,6 +79,7 @@ def keep(run: Workdir, out: Workdir, commit: str) -> None:
         write_summary(out, compact(content_of(run.summary)))
     else:
         out.summary.unlink(missing_ok=True)
+    return len(records), config["rounds"]
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,10 +41,12 @@ def test_numbers_have_five_digits_and_whole_ones_stay_whole() -> None:
     assert shortened({"a": [0.123456789, 3], "b": "x", "c": None}) == {"a": [0.12346, 3], "b": "x", "c": None}
 
 
-def test_a_run_that_goes_on_has_no_summary_until_it_ends(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_has_no_summary_until_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = kept(tmp_path, 6)
+    assert capsys.readouterr().out == "run: 6 of 6 rounds\n"
     (tmp_path / "run").rename(tmp_path / "before")
     assert not list(kept(tmp_path, 4).rglob("summary.json"))
+    assert capsys.readouterr().out == "run: 4 of 6 rounds, no summary\n"
     assert len(read_runs([folder])[0].folders[0].seeds[0].records) == 4
 
 
