@@ -7,7 +7,7 @@ import numpy as np
 from fdgjax.evaluation import HEADLINES
 from fdgjax.evaluation.statistics import Difference, Values, paired
 from fdgjax.report.reading import Seed
-from fdgjax.sweeps.cells import SPECS, read_published
+from fdgjax.sweeps.cells import SPECS, Figures, read_published
 from fdgjax.utils.markdown import markdown_table
 from launch.kept import KeptCell, kept_cells
 
@@ -73,13 +73,9 @@ def leads(_: str) -> str:
         late = values_of(cells, figure, late_figure)
         for name, theirs in others:
             targets = sorted({target for target, seed in own[1] if (target, seed) in theirs})
-            gains = [
-                published[f"{LEADING}-{it}", figure].mean - published[f"{name}-{it}", figure].mean for it in targets
-            ]
-            for words, some, gain in [
-                *((target, [target], gain) for target, gain in zip(targets, gains, strict=True)),
-                *([(f"mean of {len(targets)}", targets, float(np.mean(gains)))] if len(targets) > 1 else []),
-            ]:
+            several = [(f"mean of {len(targets)}", targets)] if len(targets) > 1 else []
+            for words, some in [*((target, [target]) for target in targets), *several]:
+                gain = published_lead(published, name, some, figure)
                 last = lead(paired(of_targets(own[1], some), theirs), gain)
                 quarter = lead(paired(of_targets(late[LEADING], some), late[name]), gain)
                 rows.append([name, words, HEADLINES[figure], *last, *quarter[2:4]])
@@ -90,6 +86,15 @@ def leads(_: str) -> str:
 def leading_first(methods: Mapping[str, Values]) -> list[tuple[str, Values]]:
     """The methods with their figures, `LEADING` before the others."""
     return sorted(methods.items(), key=lambda item: (item[0] != LEADING, item[0]))
+
+
+def published_lead(published: Figures, name: str, targets: Sequence[str], figure: str) -> float | None:
+    """The difference of the paper's means, in the mean of some targets; None where it does not print them all."""
+    cells = [[(f"{method}-{target}", figure) for target in targets] for method in (LEADING, name)]
+    if not all(cell in published for each in cells for cell in each):
+        return None
+    ours, theirs = (np.mean([published[cell].mean for cell in each]) for each in cells)
+    return float(ours - theirs)
 
 
 def of_targets(values: Values, targets: Sequence[str]) -> Values:
@@ -119,9 +124,10 @@ def values_of(
     return found
 
 
-def lead(ours: Difference | None, paper: float) -> list[str]:
+def lead(ours: Difference | None, paper: float | None) -> list[str]:
     """The numbers of a line of `leads`, in percentage points."""
+    said = "" if paper is None else f"{paper:+.1f}"
     if ours is None:
-        return ["0", "", "", "", f"{paper:+.1f}"]
+        return ["0", "", "", "", said]
     interval = "" if ours.interval is None else " to ".join(f"{100 * end:+.1f}" for end in ours.interval)
-    return [str(ours.pairs), str(ours.wins), f"{100 * ours.mean:+.1f}", interval, f"{paper:+.1f}"]
+    return [str(ours.pairs), str(ours.wins), f"{100 * ours.mean:+.1f}", interval, said]

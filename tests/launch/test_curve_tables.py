@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fdgjax.evaluation.statistics import paired
-from launch.curve_tables import LEADING, curves_of, late_figure, lead, leading_first, leads, values_of
+from fdgjax.sweeps.cells import Published
+from launch.curve_tables import LEADING, curves_of, late_figure, lead, leading_first, leads, published_lead, values_of
 from launch.kept import kept_cells
 from launch.rows import RESULTS
 
@@ -61,3 +62,11 @@ def test_one_seed_has_no_interval_and_no_seed_no_difference() -> None:
     one = paired({("photo", 0): 0.5}, {("photo", 0): 0.25})
     assert lead(one, 1.0) == ["1", "1", "+25.0", "", "+1.0"]
     assert lead(None, -1.0) == ["0", "", "", "", "-1.0"]
+    assert lead(one, None)[-1] == ""
+
+
+def test_a_paper_without_a_figure_has_no_difference() -> None:
+    means = (("hfedf", 70.0), ("fedavg", 68.5))
+    paper = {(f"{method}-photo", "id_accuracy"): Published(mean, None, "Table 1") for method, mean in means}
+    assert published_lead(paper, "fedavg", ["photo"], "id_accuracy") == 1.5
+    assert published_lead(paper, "fedavg", ["photo", "sketch"], "id_accuracy") is None
