@@ -44,11 +44,11 @@ def main(argv: Sequence[str]) -> int:
     names = [run.name for run in args.runs]
     if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UserError(f"RUN got {names.count(doubled[0])} folders called '{doubled[0]}'; expected each name once")
+    console = Console()
     for run in args.runs:
-        done, rounds = keep(Workdir(run), Workdir(args.out / run.name), args.commit)
-        Console().say(
-            f"{run.name}: {done} of {rounds} rounds" + ("" if Workdir(run).summary.is_file() else ", no summary")
-        )
+        out = Workdir(args.out / run.name)
+        done, rounds = keep(Workdir(run), out, args.commit)
+        console.say(f"{run.name}: {done} of {rounds} rounds" + ("" if out.summary.is_file() else ", no summary"))
     return 0
 
 

@@ -54,10 +54,10 @@ def best_set(accuracies: np.ndarray, draws: int = DRAWS, seed: int = 0) -> BestS
     seed does the same to a method on all domains, the observed range is divided by the root of `design_effect`.
 
     If all methods are equal and seeds do nothing in common, the first test keeps all of them in at least 95 of 100
-    cases, however many they are; in at least 89 where they do. A vector is flipped as a whole, so that methods may
-    differ in their noise and be correlated; only its symmetry is assumed. With five pairs or fewer nothing can be told
-    apart; see `tells_apart`. The domains are fixed: the test speaks of other seeds (splits, initialisations, orders of
-    samples) on these domains, and not of other domains; see `prediction_interval`.
+    cases, however many they are; in 89 to 97 where they do (simulated: docs/choosing.md). A vector is flipped as a
+    whole, so that methods may differ in their noise and be correlated; only its symmetry is assumed. With five pairs
+    or fewer nothing can be told apart; see `tells_apart`. The domains are fixed: the test speaks of other seeds
+    (splits, initialisations, orders of samples) on these domains, and not of other domains; see `prediction_interval`.
 
     Args:
       accuracies: `[methods, domains, seeds]`.

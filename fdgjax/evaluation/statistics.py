@@ -16,8 +16,8 @@ LEVEL = 0.95
 EQUAL = 1e-9
 """Differences of accuracies that are closer differ by rounding alone."""
 POOLED = 0.25
-"""Above this probability what a seed does to all targets is taken for chance. The level at which pooling two variances
-after such a test keeps what an interval promises (Bozivich, Bancroft and Hartley, "Power of analysis of variance test
+"""Above this probability what a seed does to all targets is taken for chance. At such a level pooling two variances
+after a test nearly keeps what an interval promises (Bozivich, Bancroft and Hartley, "Power of analysis of variance test
 procedures for certain incompletely specified models", 1956)."""
 
 Values = Mapping[tuple[str, int], float]
@@ -174,7 +174,7 @@ def mean_squares(values: np.ndarray, independent: int) -> tuple[float, float]:
     """An analysis of variance of what seeds do to all targets alike: the mean squares M between seeds, R of the rest.
 
     M has `independent (S - 1)` degrees of freedom with S seeds, R has T - 1 times as many with T targets. Where an
-    M / R as large is `POOLED` probable without any common effect, both are R's and M's common mean.
+    M / R as large is more than `POOLED` probable without any common effect, both are their mean by degrees of freedom.
 
     Args:
       values: `[methods, targets, seeds]`, at least two of the latter each.

@@ -110,7 +110,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(noise: float, alike: 
         assert found.interval is not None
         inside += found.interval[0] <= 2 <= found.interval[1]
     # With three seeds and equal noise a little more often.
-    assert 0.94 <= inside / 2000 <= 0.99
+    assert 0.94 <= inside / 2000 <= 0.98
 
 
 def test_too_few_seeds_say_nothing() -> None:
