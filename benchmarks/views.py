@@ -72,13 +72,13 @@ def row(name: str, chosen: Any) -> list[str]:
     whole = jax.jit(lambda start: jax.lax.scan(step, start, keys)[0])
     alone = jax.jit(lambda start: jax.lax.scan(views, start, keys)[0])
     begin = (variables, optimizer.init(variables["params"]))
-    pairs = [(timed(alone, jnp.zeros(())), timed(whole, begin)) for _ in range(chosen.repeats + 1)][1:]
+    pairs = [(seconds_of(alone, jnp.zeros(())), seconds_of(whole, begin)) for _ in range(chosen.repeats + 1)][1:]
     both, step_time = (1e3 * statistics.median(each) / chosen.steps for each in zip(*pairs, strict=True))
     share = statistics.median(a / b for a, b in pairs)
     return [name, f"{both:.3g}", f"{step_time:.3g}", f"{100 * share:.1f} %"]
 
 
-def timed(function: Callable[[Any], Any], argument: Any) -> float:
+def seconds_of(function: Callable[[Any], Any], argument: Any) -> float:
     """Seconds that one call takes."""
     start = time.perf_counter()
     jax.block_until_ready(function(argument))

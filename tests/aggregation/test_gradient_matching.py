@@ -83,7 +83,7 @@ def test_a_client_that_is_almost_idle_shortens_the_matched_part_in_proportion() 
 
 
 def official(updates: np.ndarray, kappa: float) -> np.ndarray:
-    """The official code's step for equal weights, in float64, its gradient by hand."""
+    """The coefficients of the official code's step for equal weights, in float64, its gradient by hand."""
     n = len(updates)
     gram = updates @ updates.T
     gram = gram / (np.sqrt(np.diag(gram)).mean()) ** 2
@@ -101,17 +101,33 @@ def official(updates: np.ndarray, kappa: float) -> np.ndarray:
         logits = logits - 25 * velocity
     gamma = best[1]
     along = radius / (np.sqrt(gamma @ gram @ gamma + 1e-4) + 1e-4)
-    return (1 / n + along * gamma) @ updates / (1 + kappa**2)
+    return (1 / n + along * gamma) / (1 + kappa**2)
 
 
 @pytest.mark.parametrize("seed", CASES[:2])
-@pytest.mark.parametrize("idle", [1.0, 1e-2, 1e-4])
-def test_the_official_search_by_hand(seed: int, idle: float) -> None:
-    """Also with a client that is almost idle, where the floors of the official code's lengths count."""
-    updates = draw(seed, 0.5)
+@pytest.mark.parametrize(("spread", "idle"), [(0.5, 1.0), (0.5, 1e-2), (0.5, 1e-4), (0.02, 1.0)])
+def test_the_official_search_by_hand(seed: int, spread: float, idle: float) -> None:
+    """Also with a client that is almost idle, where the floors of the official code's lengths count, and with clients
+    that nearly agree, where the search ends on its way."""
+    updates = draw(seed, spread)
     updates[0] *= idle
-    step, _ = MATCHED(updates, None, kappa=0.5, scale="official", solver="descent")
-    np.testing.assert_allclose(step, official(updates.astype(np.float64), 0.5), rtol=2e-3, atol=2e-3)
+    for size in (1, 30):
+        step, coefficients = MATCHED(size * updates, None, kappa=0.5, scale="official", solver="descent")
+        wanted = official(size * updates.astype(np.float64), 0.5)
+        np.testing.assert_allclose(step, size * wanted @ updates, rtol=2e-3, atol=2e-3 * size)
+        np.testing.assert_allclose(coefficients, wanted, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("solver", ["exact", "descent"])
+def test_whoever_has_no_weight_is_as_if_absent(solver: str) -> None:
+    updates, weights = draw(2), np.float32([1, 0, 2, 1, 1])
+    updates[1] = np.nan
+    step, coefficients = MATCHED(updates, weights, solver=solver)
+    there = weights > 0
+    without, others = MATCHED(updates[there], weights[there], solver=solver)
+    np.testing.assert_allclose(step, without, rtol=1e-4)
+    assert coefficients[1] == 0
+    np.testing.assert_allclose(np.asarray(coefficients)[there], others, rtol=1e-4)
 
 
 @pytest.mark.parametrize("wrong", [{"kappa": -0.1}, {"kappa": float("nan")}, {"scale": "papre"}, {"solver": "sgd"}])

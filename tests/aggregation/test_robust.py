@@ -135,6 +135,17 @@ def test_after_mixing_the_honest_are_their_mean_where_the_hostile_stand_apart() 
         np.testing.assert_allclose(run(name, mixed)[0], mean, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rule", [geometric_median, centered_clipping])
+@pytest.mark.parametrize("together", [False, True])
+def test_the_centres_stand_three_hostile_clients_of_seven(rule: Any, together: bool) -> None:
+    """One more and they would be the majority."""
+    find = jax.jit(rule)
+    for seed in range(5):
+        updates, rng = draw(seed), np.random.default_rng(seed)
+        honest, updates[4:] = updates[:4].copy(), 1e6 * rng.normal(size=(1 if together else 3, SIZE))
+        assert np.linalg.norm(np.asarray(find(updates)[0]) - honest.mean(axis=0)) <= 4 * diameter(honest)
+
+
 @pytest.mark.slow
 def test_no_point_near_the_geometric_median_is_nearer_to_the_updates() -> None:
     updates = draw(1)

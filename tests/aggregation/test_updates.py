@@ -19,7 +19,7 @@ from fdgjax.aggregation import (
     pulled_back,
     through_heads,
 )
-from fdgjax.aggregation.updates import cosines, largest_magnitude, power_of_two
+from fdgjax.aggregation.updates import cosines, cosines_to_sums, largest_magnitude, power_of_two
 from tests.toys import close, flat
 
 CLIENTS = 4
@@ -204,6 +204,37 @@ def test_shares_by_factors_are_those_of_written_out_gradients(scale: float) -> N
     assert np.ptp(before[2]) > 0.1
     for got in (by_pairs, by_direction, written):
         np.testing.assert_allclose(got, before[2], rtol=1e-5)
+
+
+COSINES_BY_PAIRS = jax.jit(
+    lambda tree, coefficients: cosines_to_sums(explicit(tree)._replace(by_pairs=True))(coefficients)
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 999),
+    shares=st.lists(st.sampled_from([0.25, 1, 3]), min_size=CLIENTS, max_size=CLIENTS),
+    opposed=st.booleans(),
+    silent=st.booleans(),
+    scale=st.sampled_from([1e-20, 1, 1e18]),
+)
+def test_cosines_by_pairs_are_those_with_the_sum(
+    seed: int, shares: list[float], opposed: bool, silent: bool, scale: float
+) -> None:
+    """Against float64, also where the sum is shorter than what is summed, and where a client does not count."""
+    rng, coefficients = np.random.default_rng(seed), np.array(shares)
+    updates = rng.normal(size=(CLIENTS, 6)) * rng.uniform(0.5, 2, (CLIENTS, 1))
+    if opposed:
+        updates[1] = -0.7 * coefficients[0] / coefficients[1] * updates[0]
+        updates[2:] *= 0.05
+    if silent:
+        updates[3], coefficients[3] = np.nan, 0
+    there = np.arange(CLIENTS) < CLIENTS - silent
+    total = coefficients[there] @ updates[there]
+    wanted = updates[there] @ total / np.linalg.norm(updates[there], axis=1) / np.linalg.norm(total)
+    got = COSINES_BY_PAIRS(jnp.asarray(scale * updates, jnp.float32), jnp.asarray(coefficients, jnp.float32))
+    np.testing.assert_allclose(np.asarray(got)[there], wanted, atol=1e-4)
 
 
 def test_many_clients_go_by_directions() -> None:

@@ -154,3 +154,11 @@ def test_partners_are_of_the_next_domain_in_a_circle_and_of_the_same_rank() -> N
         assert all(next_one != domain for domain, next_one in enumerate(following))
         circles.add(tuple(following))
     assert len(circles) == 2, "both circles of three domains come up"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wanted"), [([0, 2, 2, 0, 2], [1, 0, 3, 2, 0]), ([3, 3, 1, 3], [2, 2, 0, 2]), ([1, 1], [0, 1])]
+)
+def test_partners_in_a_batch_of_two_domains_and_of_one(kinds: list[int], wanted: list[int]) -> None:
+    places = by_domain.partners(jax.random.key(0), jnp.eye(DOMAINS)[jnp.asarray(kinds)])
+    np.testing.assert_array_equal(places, wanted)
