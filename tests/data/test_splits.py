@@ -98,6 +98,14 @@ def test_source_domains_are_all_but_the_target() -> None:
         source_domains(data, "photos")
     with pytest.raises(UserError, match="only domain"):
         source_domains(tiny("photo"), "photo")
+    assert source_domains(data, "cartoon", ["photo"]) == (0,)
+    for excluded, words in (
+        (["cartoon"], "'cartoon', which is data.target, too"),
+        (["photos"], "did you mean 'photo'"),
+        (["art", "photo"], "art,photo, which leaves none to train on"),
+    ):
+        with pytest.raises(UserError, match=words):
+            source_domains(data, "cartoon", excluded)
 
 
 @given(size=st.integers(2, 200), fraction=st.floats(0.001, 0.999), seed=st.integers(0, 9))

@@ -133,6 +133,22 @@ def test_a_view_is_an_image_of_its_own_for_each_image_and_key(channels: int) -> 
 
 
 @pytest.mark.slow
+def test_a_view_is_coloured_as_often_and_as_much_as_in_simclr() -> None:
+    """Jittered with probability .8, grey with .2, the hue turned by a fifth of the circle at most: of one colour, so
+    that its place does not matter."""
+    colour = np.array([0.45, 0.3, 0.2], np.float32)
+    view = jax.jit(simclr_view)(jax.random.key(0), 2 * jnp.broadcast_to(colour, (2000, 4, 4, 3)) - 1)
+    pixels = (np.asarray(view)[:, 0, 0] + 1) / 2
+    grey_ones, same = np.ptp(pixels, axis=1) < LEVEL, np.abs(pixels - colour).max(axis=1) < LEVEL / 4
+    assert abs(grey_ones.mean() - 0.2) < 0.04
+    assert abs(same.mean() - 0.2 * 0.8) < 0.04
+    kept = pixels[~grey_ones & ~same & (pixels.min(axis=1) > LEVEL) & (pixels.max(axis=1) < 1 - LEVEL)]
+    hues = np.array([colorsys.rgb_to_hsv(*map(float, pixel))[0] for pixel in kept])
+    turned = np.abs((hues - colorsys.rgb_to_hsv(*map(float, colour))[0] + 0.5) % 1 - 0.5)
+    assert 0.18 < np.quantile(turned, 0.99) < 0.21
+
+
+@pytest.mark.slow
 def test_without_strength_nothing_changes() -> None:
     images = 2 * unit(photographs()) - 1
     still = jax.jit(partial(colour_jitter, strengths=(0, 0, 0, 0)))
