@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.contract import Context, Execution, Method, ServerStep, Trained
+from fdgjax.data.federation import Rows
 from fdgjax.methods.fedavg import ClientVariables
 from fdgjax.methods.parts.embeddings import EmbeddingTraining, autoencoder_embeddings
 from fdgjax.methods.parts.generated_models import HyperWeights
@@ -215,7 +216,7 @@ def test_embeddings_have_the_papers_dimension(clients: int, dim: int) -> None:
 
 
 @pytest.mark.slow
-def test_autoencoder_embeddings_are_finite_and_do_not_depend_on_other_clients() -> None:
+def test_autoencoder_embeddings_are_means_over_a_clients_own_images() -> None:
     federation, training = toy_federation(), EmbeddingTraining(dim=3, epochs=1, images=6)
     embed = jax.jit(lambda f, key: autoencoder_embeddings(training, Execution(), key, f))
     nu = np.asarray(embed(federation, jax.random.key(0)))
@@ -227,3 +228,10 @@ def test_autoencoder_embeddings_are_finite_and_do_not_depend_on_other_clients() 
     places = federation.validation.places
     longer = federation._replace(validation=federation.validation._replace(places=jnp.pad(places, ((0, 0), (0, 2)))))
     np.testing.assert_allclose(embed(longer, jax.random.key(0)), nu, rtol=1e-4, atol=1e-6)
+    one_by_one = [
+        federation._replace(validation=Rows(jnp.roll(places, -i, axis=1), jnp.ones(CLIENTS, jnp.int32)))
+        for i in range(3)
+    ]
+    wanted = np.mean([embed(one, jax.random.key(0)) for one in one_by_one], axis=0)
+    three = federation._replace(validation=Rows(places, jnp.full(CLIENTS, 3)))
+    np.testing.assert_allclose(embed(three, jax.random.key(0)), wanted, rtol=1e-4, atol=1e-6)
