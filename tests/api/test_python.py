@@ -162,6 +162,20 @@ def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
         result.predict(np.zeros((2, 3, 8, 6), np.uint8))
 
 
+@pytest.mark.parametrize(
+    ("sample", "dtype", "network"),
+    [
+        ((5,), np.float32, "mlp"),
+        ((40, 3), np.float32, "conv1d"),
+        ((31, 40, 1), np.uint8, "digits_cnn"),
+        ((32, 32, 3), np.uint8, "inception"),
+    ],
+)
+def test_arrays_get_a_network_for_their_shape(sample: tuple[int, ...], dtype: Any, network: str) -> None:
+    data = {name: (np.zeros((20, *sample), dtype), np.arange(20) % 2) for name in "abc"}
+    assert fdgjax.experiment("fedavg", data=data, target="c").config.model.name == network
+
+
 def test_a_callback_of_several_seeds_has_their_means() -> None:
     records = [
         {"round": 3, "train_loss": 1.0, "ood_accuracy": 0.25},

@@ -106,7 +106,8 @@ def test_the_selected_round_leaves_the_house(cache: Path, perceptron: None, tmp_
         card = (out / "README.md").read_text()
         assert f"after round {round_} of 7" in card
         assert f"Measured after round {round_}." in card
-        assert ("is not the one that the run's rule `validation` chooses" in card) == (round_ == 7)
+        said = f"is not the one that the run's rule `validation` chooses: that is round {chosen}."
+        assert (said in card) == (round_ == 7)
         (id_accuracy,) = [line for line in card.splitlines() if "`id_accuracy`" in line]
         if round_ == chosen:
             assert f"{summary['id_accuracy']:.3f}" in id_accuracy

@@ -240,6 +240,10 @@ def test_files_like_those_that_were_trained_on_are_read_alike_with_and_without_h
     file.write_text("\ufeff" + "\n".join(",".join(line.split(",")[-2::-1]) for line in texts[0].split()))
     ((_, stored),) = samples_at(facts, [file]).pieces
     np.testing.assert_array_equal(stored, expected)
+    (empty := tmp_path / "empty").mkdir()
+    for path, lack in ((tmp_path / "none.csv", "does not exist"), (empty, "holds no such file")):
+        with pytest.raises(UserError, match=f"{path.name} {lack}; expected files that end in"):
+            samples_at(facts, [path])
     file.write_text(f"{header}\n{row},0\n{row},?\n")
     with pytest.raises(UserError, match="has no 'num' in line 3"):
         labelled_samples(facts, file)
