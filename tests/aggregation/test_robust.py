@@ -137,7 +137,7 @@ def test_after_mixing_the_honest_are_their_mean_where_the_hostile_stand_apart() 
 
 @pytest.mark.parametrize("rule", [geometric_median, centered_clipping])
 @pytest.mark.parametrize("together", [False, True])
-def test_the_centres_stand_three_hostile_clients_of_seven(rule: Any, together: bool) -> None:
+def test_the_centres_withstand_three_hostile_clients_of_seven(rule: Any, together: bool) -> None:
     """One more and they would be the majority."""
     find = jax.jit(rule)
     for seed in range(5):

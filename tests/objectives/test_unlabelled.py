@@ -12,7 +12,7 @@ from tests.toy_models import CLASSES, IMAGE, tiny_model
 
 @pytest.mark.parametrize("weight", [0.0, 0.3])
 def test_information_maximisation_by_its_formula(weight: float) -> None:
-    """Certain predictions, diverse classes, and the given labels; by the batch's own statistics, without padding."""
+    """Certain predictions, diverse classes, and the given labels, of all but padding; by the batch's statistics."""
     model, rng = tiny_model("norm"), np.random.default_rng(0)
     variables = model.init(jax.random.key(0))
     images, mask = jnp.asarray(rng.normal(size=(6, *IMAGE)), jnp.float32), np.array([1, 1, 1, 1, 0, 1])
