@@ -118,18 +118,6 @@ def test_the_official_search_by_hand(seed: int, spread: float, idle: float) -> N
         np.testing.assert_allclose(coefficients, wanted, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("solver", ["exact", "descent"])
-def test_whoever_has_no_weight_is_as_if_absent(solver: str) -> None:
-    updates, weights = draw(2), np.float32([1, 0, 2, 1, 1])
-    updates[1] = np.nan
-    step, coefficients = MATCHED(updates, weights, solver=solver)
-    there = weights > 0
-    without, others = MATCHED(updates[there], weights[there], solver=solver)
-    np.testing.assert_allclose(step, without, rtol=1e-4)
-    assert coefficients[1] == 0
-    np.testing.assert_allclose(np.asarray(coefficients)[there], others, rtol=1e-4)
-
-
 @pytest.mark.parametrize("wrong", [{"kappa": -0.1}, {"kappa": float("nan")}, {"scale": "papre"}, {"solver": "sgd"}])
 def test_a_mistake_is_named_in_one_line(wrong: dict) -> None:
     with pytest.raises(UserError, match=r"expected|did you mean") as error:
