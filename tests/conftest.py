@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -90,6 +91,19 @@ def _folder(name: str) -> Path:
             pytest.fail(f"{path} is missing: CI runs every test, none may be skipped for want of data")
         pytest.skip(f"{path} is absent: this test reads real data or conformance numbers kept outside the project")
     return path
+
+
+@pytest.fixture(autouse=True)
+def _registered_until_the_end() -> Iterator[None]:
+    """What a test registers, or has a run register for it, is gone when it ends: no test sees another's entries."""
+    from fdgjax.config.register import REGISTRIES  # after `pytest_configure`, which says how programs are compiled
+
+    before = {key: set(entries) for key, entries in REGISTRIES.items()}
+    yield
+    for key, entries in REGISTRIES.items():
+        for name in set(entries) - before[key]:
+            del entries[name]
+            entries.origins.pop(name, None)
 
 
 @pytest.fixture(scope="session")
