@@ -1,9 +1,10 @@
 """Curves of runs, small enough to be kept with the project; reports can be drawn from them without any data.
 
-    python -m launch.evidence RUN [RUN ...] --out benchmarks/results/NAME --commit HASH
+    python -m launch.evidence RUN [RUN ...] --out benchmarks/results/NAME
 
-For each run, finished or not, it keeps the config without paths of data, the versions without the machine, one line of
-metrics for each round, and the summary. Numbers have five significant digits; calibration bins are left out.
+For each run, finished or not, it keeps the config without paths of data, the versions without the machine, the commit,
+one line of metrics for each round, and the summary. Numbers have five significant digits; calibration bins are left
+out. Runs that did not record their commit, as an installed package does not, need `--commit HASH`.
 
     fdgjax report benchmarks/results/NAME --out DIR --no-states
 """
@@ -39,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m launch.evidence", description=str(__doc__).partition("\n")[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run of one seed")
     parser.add_argument("--out", type=Path, required=True, help="folder that gets a folder for each run, of its name")
-    parser.add_argument("--commit", required=True, help="commit of the project that the runs were made with")
+    parser.add_argument("--commit", default="", help="commit of the project, for runs that did not record it")
     args = parser.parse_args(argv[1:])
     names = [run.name for run in args.runs]
     if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
@@ -47,39 +48,44 @@ def main(argv: Sequence[str]) -> int:
     console = Console()
     for run in args.runs:
         out = Workdir(args.out / run.name)
-        done, rounds = keep(Workdir(run), out, args.commit)
-        console.say(f"{run.name}: {done} of {rounds} rounds" + ("" if out.summary.is_file() else ", no summary"))
+        done, rounds, commit = keep(Workdir(run), out, args.commit)
+        ended = "" if out.summary.is_file() else ", no summary"
+        console.say(f"{run.name}: {done} of {rounds} rounds{ended}, commit {commit or 'unknown'}")
     return 0
 
 
-def keep(run: Workdir, out: Workdir, commit: str) -> tuple[int, int]:
+def keep(run: Workdir, out: Workdir, commit: str) -> tuple[int, int, str]:
     """Writes what is kept of a run; an earlier state of the same run is replaced.
 
     Returns:
-      How many rounds are kept, and how many it has when it is finished.
+      How many rounds are kept, how many it has when it is finished, and its commit, '' where it is not known.
 
     Raises:
-      UserError: no run, one of several seeds, or one of another experiment than what is kept by this name.
+      UserError: no run, one of several seeds, one that recorded another commit, or one of another experiment than what
+        is kept by this name.
     """
     if not (run.config.is_file() and run.metrics.is_file()):
         raise UserError(
             f"RUN got '{run.path}', which has no config.json with metrics.jsonl; expected the folder of one seed's run"
         )
     content = content_of(run.config)
+    made_at = content.get("commit") or commit
+    if not made_at.startswith(commit):
+        raise UserError(f"--commit got '{commit}', and {run.path} recorded '{made_at}'; expected none, or the same")
     versions = {name: version for name, version in content["versions"].items() if name not in MACHINE}
     data = content["config"]["data"] | dict.fromkeys(PLACES, "")
     out.path.mkdir(parents=True, exist_ok=True)
     config = content["config"] | {"data": data}
     if out.config.is_file() and identity(content_of(out.config)["config"]) != identity(config):
         raise UserError(f"{out.path} keeps another experiment than {run.path}; expected another name; copy the folder")
-    write_checked_json(out.config, {"config": config, "versions": versions, "commit": commit})
+    write_checked_json(out.config, {"config": config, "versions": versions, "commit": made_at})
     records = [compact(json.loads(line)) for line in run.metrics.read_text().splitlines()]
     write_text(out.metrics, "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
     if run.summary.is_file():
         write_summary(out, compact(content_of(run.summary)))
     else:
         out.summary.unlink(missing_ok=True)
-    return len(records), config["rounds"]
+    return len(records), config["rounds"], made_at
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fdgjax.report.drawing import COLOURS, DARK, LIGHT, REFERENCES, Figure, Key,
 from fdgjax.report.escaping import for_html
 from fdgjax.report.formats import is_numeric_column, shown
 from fdgjax.report.gallery import FIGURES, Exhibit
-from fdgjax.report.reading import Run
+from fdgjax.report.reading import Folder, Run
 from fdgjax.report.reproduction import command_of
 from fdgjax.report.tables import Table
 
@@ -43,7 +43,7 @@ def make_page(
     environment.globals.update(shown=shown, is_number=is_numeric_column, swatch=swatch, rows_of=rows_of, zip=zip)
     environment.globals.update(described=described)
     template = environment.from_string(resources.files("fdgjax.report").joinpath("page.html.j2").read_text())
-    versions = list(dict.fromkeys(tuple(folder.versions.items()) for run in runs for folder in run.folders))
+    versions = list(dict.fromkeys(versions_of(folder) for run in runs for folder in run.folders))
     absent = [entry for name, entry in FIGURES.items() if name not in figures]
     closed = all(run.trained_state is None for run in runs)
     return template.render(
@@ -79,6 +79,11 @@ def title(runs: Sequence[Run]) -> str:
     return f"{named} on {', '.join(data)}"
 
 
+def versions_of(folder: Folder) -> tuple[tuple[str, str], ...]:
+    """The names and versions of the programs that a folder's run began with, its commit among them if it is known."""
+    return (*folder.versions.items(), *([("commit", folder.commit)] if folder.commit else []))
+
+
 def folders_of(run: Run, versions: Sequence[tuple[tuple[str, str], ...]]) -> list[Made]:
     """The folders of a run."""
     return [
@@ -88,7 +93,7 @@ def folders_of(run: Run, versions: Sequence[tuple[tuple[str, str], ...]]) -> lis
             seeds=", ".join(str(seed.seed) for seed in folder.seeds),
             rounds=shown_progress(min(len(seed.records) for seed in folder.seeds), folder.config["rounds"]),
             command=command_of(folder),
-            versions=versions.index(tuple(folder.versions.items())),
+            versions=versions.index(versions_of(folder)),
         )
         for folder in run.folders
     ]

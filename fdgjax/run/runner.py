@@ -46,6 +46,7 @@ from fdgjax.run.records import (
     finished,
     library_versions,
     mean_figures,
+    note_programs,
     open_seeds,
     read_lines,
     write_summary,
@@ -119,7 +120,7 @@ def run_experiment(
     earlier, summary = broadcast(found)
     check_same("data", content, "the same files on every host; copy them from the host of process 0")
     check_same("frozen weights", trunk, "the same file on every host; copy it from the host of process 0")
-    for note in filter(None, (unlike_begun(config, path), note_dtype(config.dtype))):
+    for note in filter(None, (unlike_begun(config, path), note_programs(path), note_dtype(config.dtype))):
         console.say(note)
     if summary:
         console.say(f"finished before: {Workdir(path).summary}")

@@ -54,7 +54,6 @@ FOR_EXAMPLE = {
     "=DOMAIN": "=b",
     "RUN ...": "RUN",
     "benchmarks/results/NAME": "EVIDENCE",
-    "HASH": "0123abc",
     "=configs/": f"={ROOT}/configs/",
     " benchmarks/results": f" {ROOT}/benchmarks/results",
 }

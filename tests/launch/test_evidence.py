@@ -1,5 +1,6 @@
 """Curves kept with the project draw the report's figures, and say nothing of the machine they come from."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,16 +38,32 @@ def test_neither_the_machine_nor_its_folders_are_kept(tmp_path: Path) -> None:
     assert read_checked_json(folder / "run" / "config.json")["commit"] == "abc1234"
 
 
+def test_the_commit_is_the_recorded_one_where_a_run_has_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "run", seeds=(3,))
+    keep = ["evidence", str(run), "--out", str(tmp_path / "kept")]
+    assert main(keep) == 0
+    assert capsys.readouterr().out == "run: 6 of 6 rounds, commit unknown\n"
+    shutil.rmtree(tmp_path / "kept")
+    write_checked_json(run / "config.json", read_checked_json(run / "config.json") | {"commit": "abc1234567-dirty"})
+    assert main([*keep, "--commit", "def1234"]) == 2
+    assert "--commit got 'def1234'" in capsys.readouterr().err
+    assert not (tmp_path / "kept").exists()
+    for more in ([], ["--commit", "abc1234"]):
+        assert main([*keep, *more]) == 0
+        (folder,) = read_runs([tmp_path / "kept"])[0].folders
+        assert folder.commit == "abc1234567-dirty"
+
+
 def test_numbers_have_five_digits_and_whole_ones_stay_whole() -> None:
     assert shortened({"a": [0.123456789, 3], "b": "x", "c": None}) == {"a": [0.12346, 3], "b": "x", "c": None}
 
 
 def test_a_run_that_goes_on_has_no_summary_until_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = kept(tmp_path, 6)
-    assert capsys.readouterr().out == "run: 6 of 6 rounds\n"
+    assert capsys.readouterr().out == "run: 6 of 6 rounds, commit abc1234\n"
     (tmp_path / "run").rename(tmp_path / "before")
     assert not list(kept(tmp_path, 4).rglob("summary.json"))
-    assert capsys.readouterr().out == "run: 4 of 6 rounds, no summary\n"
+    assert capsys.readouterr().out == "run: 4 of 6 rounds, no summary, commit abc1234\n"
     assert len(read_runs([folder])[0].folders[0].seeds[0].records) == 4
 
 

@@ -3,6 +3,7 @@
 from fdgjax.run.records.checkpoints import Checkpoint, Checkpoints, History, newest_checkpoint, open_checkpoints
 from fdgjax.run.records.log import open_log
 from fdgjax.run.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
+from fdgjax.run.records.versions import library_versions
 from fdgjax.run.records.workdir import (
     Workdir,
     check_data,
@@ -10,7 +11,7 @@ from fdgjax.run.records.workdir import (
     check_workdir,
     description_of,
     finished,
-    library_versions,
+    note_programs,
     open_seeds,
     open_workdir,
     own_workdir,
@@ -36,6 +37,7 @@ __all__ = [
     "library_versions",
     "mean_figures",
     "newest_checkpoint",
+    "note_programs",
     "open_checkpoints",
     "open_log",
     "open_seeds",

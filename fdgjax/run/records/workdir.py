@@ -3,10 +3,8 @@
 import contextlib
 import json
 import os
-import platform
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +13,7 @@ from flax.traverse_util import flatten_dict
 from fdgjax.config import Config, completed, experiment_identity, for_seed, seeds_of, to_plain
 from fdgjax.config.register import provenance
 from fdgjax.experiments import DataDescription, from_description, to_description
+from fdgjax.run.records.versions import commit, library_versions, versions
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import lock, make_folder, sync
@@ -31,7 +30,7 @@ class Workdir(NamedTuple):
 
     @property
     def config(self) -> Path:
-        """The config with versions and seed."""
+        """The config with versions, commit and seed."""
         return self.path / "config.json"
 
     @property
@@ -103,7 +102,7 @@ def open_workdir(path: Path, config: Config) -> Workdir:
     check_workdir(path, config)
     if not workdir.config.exists():
         make_folder(path)
-        facts = {"versions": versions(), "threads": threads(), **provenance(config)}
+        facts = {"versions": versions(), "commit": commit(), "threads": threads(), **provenance(config)}
         write_checked_json(workdir.config, {"config": to_plain(config), **facts})
     return workdir
 
@@ -144,8 +143,8 @@ def check_place(path: Path) -> None:
 
 
 def read_config_file(workdir: Workdir) -> dict[str, Any]:
-    """The content of a run's `config.json`: its config, versions, threads, and the names a user's program registered.
-    Config keys that this package gained after the run began have their defaults.
+    """The content of a run's `config.json`: its config, versions, commit, threads, and the names that a user's program
+    registered. Config keys that this package gained after the run began have their defaults.
 
     Raises:
       Damaged: the file differs from its checksum.
@@ -155,6 +154,18 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
     except Damaged as error:
         raise Damaged(f"{error}; restore it from a copy, or choose another folder") from error
     return {**content, "config": completed(content["config"])}
+
+
+def note_programs(path: Path) -> str:
+    """A note for a folder whose run began with other versions of the libraries, or at another commit, than it goes on
+    with; else empty. What its `config.json` does not record is not compared."""
+    workdir = Workdir(path)
+    content = read_config_file(workdir) if workdir.config.is_file() else {}
+    there = {**content.get("versions", {}), "commit": content.get("commit", "")}
+    here = {**library_versions(), "commit": commit()}
+    names = [name for name, own in here.items() if own and there.get(name) and there[name] != own]
+    then, now = (", ".join(f"{name} {found[name]}" for name in names) for found in (there, here))
+    return f"the run began with {then} and goes on with {now}: its numbers may change" if names else ""
 
 
 def write_description(workdir: Workdir, data: DataDescription) -> None:
@@ -272,19 +283,3 @@ def first_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tupl
     """The first key, in order, on which two nested configs disagree."""
     a, b = (flatten_dict(dict(plain), sep=".") for plain in (ours, theirs))
     return next(((key, a.get(key), b.get(key)) for key in sorted({*a, *b}) if a.get(key) != b.get(key)), None)
-
-
-def versions() -> dict[str, str]:
-    """The versions of Python, the platform and the libraries."""
-    return {"python": platform.python_version(), "platform": platform.platform(), **library_versions()}
-
-
-def library_versions() -> dict[str, str]:
-    """The versions of the libraries that decide about a run's numbers."""
-    found = {}
-    for name in ("fdgjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
