@@ -105,21 +105,24 @@ def client_keys(clients: int) -> list[Key]:
 def discard_rate_figure(runs: Sequence[Run]) -> Figure | None:
     """The share of gradients that clients drop against rounds, mean over clients (FedGaLA)."""
 
-    def curves(run: Run) -> Any:
-        each = [[np.mean(r[f"{PREFIX}discarded"]) for r in s.records if f"{PREFIX}discarded" in r] for s in run.seeds]
-        each = [one for one in each if one]
-        if not each or not np.any(np.concatenate(each)):
-            return None
-        longest = max(map(len, each))
-        return np.asarray([np.pad(one, (0, longest - len(one)), constant_values=np.nan) for one in each])
-
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
         for values, number in zip(found, numbers, strict=True):
             line(axes, np.arange(1, values.shape[1] + 1), values, number)
         round_axis(axes)
         percent_axis(axes, "discarded (%)")
 
-    return figure_of(runs, "discarded", curves, draw)
+    return figure_of(runs, "discarded", discard_rates, draw)
+
+
+def discard_rates(run: Run) -> np.ndarray | None:
+    """The mean over clients of the share of gradients that each drops `[seeds, rounds]`, NaN in rounds that a seed has
+    not reached; None where nothing is dropped."""
+    each = [[np.mean(r[f"{PREFIX}discarded"]) for r in s.records if f"{PREFIX}discarded" in r] for s in run.seeds]
+    each = [one for one in each if one]
+    if not each or not np.any(np.concatenate(each)):
+        return None
+    longest = max(map(len, each))
+    return np.asarray([np.pad(one, (0, longest - len(one)), constant_values=np.nan) for one in each])
 
 
 Accuracies = tuple[np.ndarray, np.ndarray]

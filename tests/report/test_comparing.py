@@ -13,11 +13,12 @@ from fdgjax.report.drawing import REFERENCES, OpenPanel, panels_of, sheet
 from fdgjax.report.figures import accuracy_by_bytes, accuracy_by_round, keys_of
 from fdgjax.report.gallery import TABLES, make_tables
 from fdgjax.report.making import PAGE, report
+from fdgjax.report.probability_figures import calibration_by_domain
 from fdgjax.report.published import figures_for, published_cells
 from fdgjax.report.reading import Run, read_runs
 from fdgjax.report.references import lines_of
 from fdgjax.sweeps.cells import SPECS, read_published, read_spec
-from tests.report.folders import write_run
+from tests.report.folders import DOMAINS, write_run
 
 ELSEWHERE = {"data": {"domains_per_client": 2}}
 """Settings of the data that give a run a panel of its own."""
@@ -92,6 +93,15 @@ def test_the_unseen_domain_is_marked_once_in_each_panel_of_bars(runs: list[Run])
     everywhere = accuracy_by_domain([run._replace(target="") for run in runs])
     assert everywhere is not None
     assert not any("(unseen)" in panel.svg for panel in everywhere.panels)
+
+
+@pytest.mark.slow
+def test_the_unseen_domain_is_marked_above_its_curve_of_calibration(runs: list[Run]) -> None:
+    figure = calibration_by_domain(runs)
+    assert figure is not None
+    marked = [panel.title for panel in figure.panels if "(unseen)" in panel.title]
+    assert len(marked) == len(figure.panels) / len(DOMAINS)
+    assert all(title.startswith("r45 (unseen)") for title in marked)
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ from fdgjax.report.drawing import (
 from fdgjax.report.figure_files import figure_files, finish
 from fdgjax.report.figures import accuracy_by_round, series_of
 from fdgjax.report.gallery import FIGURES
-from fdgjax.report.method_figures import aggregation_weights, bins_of, clients_seen, grouped, weights_of
+from fdgjax.report.method_figures import aggregation_weights, bins_of, clients_seen, discard_rates, grouped, weights_of
 from fdgjax.report.page import FILLED, HATCHED
 from fdgjax.report.reading import Run, Seed
 from fdgjax.report.state_figures import flat
@@ -180,6 +180,17 @@ def test_aggregation_weights_are_those_of_the_records(runs: list[Run]) -> None:
         wanted = np.mean([line["coefficients/weights/a"], line["coefficients/weights/b"]], axis=0)
         np.testing.assert_allclose(row[[0, 2, 3]], wanted)
         assert np.isnan(row[1])
+
+
+def test_discard_rates_are_the_means_over_clients_of_the_rounds_that_a_seed_has(runs: list[Run]) -> None:
+    folder = runs[0].folders[0]
+    whole, begun = folder.seeds
+    run = runs[0]._replace(folders=[folder._replace(seeds=[whole, begun._replace(records=begun.records[:4])])])
+    wanted = [
+        [np.mean(record("fedavg", seed, round_)["coefficients/discarded"]) for round_ in range(1, 7)] for seed in (0, 1)
+    ]
+    wanted[1][4:] = [np.nan] * 2
+    np.testing.assert_allclose(discard_rates(run), wanted)
 
 
 def test_what_a_defence_did_is_drawn_beside_the_weights() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +110,24 @@ def test_checkpoints_with_checksums_of_before_are_read_and_damage_to_them_is_not
     assert len(said) == len(files(good, 4))
 
 
+def test_all_that_are_damaged_are_set_aside(tmp_path: Path) -> None:
+    path = save(tmp_path / "checkpoints", 2, 4)
+    shutil.copytree(path / "4", path / "6")
+    for round_ in (4, 6):
+        flip(files(path, round_)[-1])
+    said: list[str] = []
+    is_of_round(restored(path, said.append), 2)
+    assert [re.findall(r"of round (\d) is damaged", line) for line in said] == [["6"], ["4"]]
+    assert sorted(folder.name[:2] for folder in (tmp_path / "damaged").iterdir()) == ["4-", "6-"]
+
+
+def test_the_newest_up_to_a_round_is_read(tmp_path: Path) -> None:
+    path = save(tmp_path / "checkpoints", 2, 4)
+    for latest, wanted in ((2, 2), (3, 2), (4, 4), (5, 4)):
+        is_of_round(newest_checkpoint(path, LIKE, pytest.fail, latest), wanted)
+    assert newest_checkpoint(path, LIKE, pytest.fail, 1) is None
+
+
 def test_with_none_left_one_line_says_so_and_nothing_is_moved(tmp_path: Path) -> None:
     path = save(tmp_path / "checkpoints", 2, 4)
     for round_ in (2, 4):
@@ -129,9 +148,9 @@ def test_with_none_left_one_line_says_so_and_nothing_is_moved(tmp_path: Path) ->
         {**LIKE, "w": jnp.zeros((3, 2))},
     ],
 )
-def test_a_state_of_another_structure_is_one_line(tmp_path: Path, other: PyTree) -> None:
+def test_a_state_of_another_structure_is_one_line_with_the_reason(tmp_path: Path, other: PyTree) -> None:
     path = save(tmp_path / "checkpoints", 2)
-    with pytest.raises(UserError, match="another structure") as error:
+    with pytest.raises(UserError, match=r"another structure \([^)]*\w{4}") as error:
         newest_checkpoint(path, other, pytest.fail)
     assert "\n" not in str(error.value)
     is_of_round(restored(path, pytest.fail), 2)
