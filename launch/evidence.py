@@ -4,7 +4,7 @@
 
 For each run, finished or not, it keeps the config without paths of data, the versions without the machine, the commit,
 one line of metrics for each round, and the summary. Numbers have five significant digits; calibration bins are left
-out. Runs that did not record their commit, as an installed package does not, need `--commit HASH`.
+out. `--commit HASH` is for runs that did not record theirs, as an installed package does not.
 
     fdgjax report benchmarks/results/NAME --out DIR --no-states
 """

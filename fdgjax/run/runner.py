@@ -120,7 +120,8 @@ def run_experiment(
     earlier, summary = broadcast(found)
     check_same("data", content, "the same files on every host; copy them from the host of process 0")
     check_same("frozen weights", trunk, "the same file on every host; copy it from the host of process 0")
-    for note in filter(None, (unlike_begun(config, path), note_programs(path), note_dtype(config.dtype))):
+    programs = "" if summary else note_programs(path)
+    for note in filter(None, (unlike_begun(config, path), programs, note_dtype(config.dtype))):
         console.say(note)
     if summary:
         console.say(f"finished before: {Workdir(path).summary}")

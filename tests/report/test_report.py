@@ -15,7 +15,7 @@ from fdgjax.config import from_plain
 from fdgjax.config.command_line import parse
 from fdgjax.report.gallery import FIGURES, TABLES
 from fdgjax.report.making import LISTED, PAGE, report, write
-from fdgjax.report.reading import read_run_folder
+from fdgjax.report.reading import Run, read_run_folder
 from fdgjax.report.reproduction import command_of
 from fdgjax.report.trained_states import MOST_SAMPLES, trained_state
 from fdgjax.run.console import Console
@@ -70,9 +70,15 @@ class Page(HTMLParser):
                 self.references.append(value or "")
 
 
+def of_commit(run: Run, commit: str) -> Run:
+    """The run made at a commit."""
+    return run._replace(folders=[folder._replace(commit=commit) for folder in run.folders])
+
+
 @pytest.mark.slow
 def test_the_page_stands_alone(tmp_path: Path) -> None:
-    files = report(two_methods(tmp_path), "fdgjax report <here>")
+    runs = [of_commit(run, "0123abc") for run in two_methods(tmp_path)]
+    files = report(runs, "fdgjax report <here>")
     page = Page(files[PAGE])
     assert not {"script", "link", "iframe", "img", "base"} & page.tags
     assert all(reference.startswith("#") and reference[1:] in page.ids for reference in page.references)
@@ -83,7 +89,7 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
         f"table-{name}" for name in (*OF_SEVERAL_DOMAINS, "settings")
     }
     text = "".join(page.words)
-    assert all(word in text for word in ("fdgjax report <here>", "jax 1.2.3", str(tmp_path / "hfedf")))
+    assert all(word in text for word in ("fdgjax report <here>", "jax 1.2.3, commit 0123abc", str(tmp_path / "hfedf")))
     assert 'name="viewport"' in files[PAGE]
     assert "prefers-color-scheme: dark" in files[PAGE]
 

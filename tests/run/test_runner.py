@@ -21,7 +21,7 @@ from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.records import Workdir, open_workdir, read_summary
 from fdgjax.run.runner import Interrupted, run_config
-from fdgjax.utils.checksums import read_checked_json
+from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.loggers.trackers import fake_mlflow, fake_wandb
 from tests.runs import (
@@ -101,6 +101,19 @@ def test_a_streaming_run_stopped_and_continued_is_the_run_without_streaming(fini
     assert (tmp_path / "run/metrics.jsonl").read_text() == (finished.path / "metrics.jsonl").read_text()
     like = state_shapes(build(config))
     chex.assert_trees_all_equal(*(final_state(path, 4, like) for path in (tmp_path / "run", finished.path)))
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_with_other_programs_says_so(cache: Path, tmp_path: Path) -> None:
+    config, path, screen = small(cache), tmp_path / "run", io.StringIO()
+    console = Console(RichConsole(file=screen, width=200))
+    with pytest.raises(Interrupted):
+        run_config(config, path, console, StopAfter(2))
+    content = read_checked_json(path / "config.json")
+    write_checked_json(path / "config.json", content | {"versions": content["versions"] | {"jax": "0.1.2"}})
+    for _ in range(2):  # said by the run that goes on, and not again by one that is over
+        run_config(config, path, console, never())
+        assert screen.getvalue().count("the run began with jax 0.1.2 and goes on with jax") == 1
 
 
 @pytest.mark.slow
