@@ -45,8 +45,8 @@ class Seed(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """The results of one command: its folder, config, versions and seeds, the commit, '' where none was kept, the files
-    that register its method, model or data, and what is said of its data, None where nothing is."""
+    """The results of one command: its folder, config, versions and seeds, the commit, '' where none is recorded, the
+    files that register its method, model or data, and what is said of its data, None where nothing is."""
 
     path: Path
     config: Record
