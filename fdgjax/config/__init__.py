@@ -11,6 +11,7 @@ from fdgjax.config.schema import (
     experiment_identity,
     for_seed,
     seeds_of,
+    split_seed_of,
     to_plain,
 )
 
@@ -29,5 +30,6 @@ __all__ = [
     "read_config",
     "resolved",
     "seeds_of",
+    "split_seed_of",
     "to_plain",
 ]

@@ -61,6 +61,8 @@ class DataConfig:
       are.
     validation: fraction of each client's data held out for validation. test: the same for tests. shots: target images
       given to each client for training.
+    split_seed: the seed of the split, the same for all runs, so that they differ in their training alone; -1 for each
+      run's own, `config.seed`.
     streaming: whether the images stay on disk and a round requests each batch from the host, for data larger than the
       device's memory; same samples and augmentations, different speed and memory. A streaming round waits for the host
       at every step; without streaming all images are on the device and no round waits for the host.
@@ -90,6 +92,7 @@ class DataConfig:
     validation: float = key(0.1, between=(0, 1), words="a fraction between 0 and 1, such as 0.1")
     test: float = 0.1
     shots: int = key(0, least=0)
+    split_seed: int = key(-1, least=-1, most=2**32 - 1)
     streaming: bool = False
 
 
@@ -202,7 +205,8 @@ class Config:
 
     task: what is predicted: a class (`classification`), or a number (`regression`), for which a network has one output,
       trained by squared error on labels standardised by those of the clients, see docs/protocols.md.
-    seed: the seed of everything random: split, initialisation, shuffling, dropout, participation.
+    seed: the seed of everything random: split (unless `data.split_seed` is given), initialisation, shuffling, dropout,
+      participation.
     seeds: number of runs, with `seed`, `seed + 1`, ..., that are trained side by side in one program.
     seed_axis: `auto`, `vmap` or `map`; same results, different speed and memory.
     rounds: number of communication rounds. local_epochs: passes of a client over its samples in a round.
@@ -280,6 +284,11 @@ class Config:
 def seeds_of(config: Config) -> range:
     """The seeds of an experiment, `seed` to `seed + seeds - 1`."""
     return range(config.seed, config.seed + config.seeds)
+
+
+def split_seed_of(config: Config, seed: int) -> int:
+    """The seed of the split of the experiment's run with `seed`."""
+    return seed if config.data.split_seed < 0 else config.data.split_seed
 
 
 def for_seed(config: Config, seed: int) -> Config:

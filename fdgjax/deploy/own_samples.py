@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fdgjax.config import split_seed_of
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
@@ -80,7 +81,7 @@ def positions(samples: int, places: OwnPlaces, terms: Terms, party: int) -> tupl
     if places.held_out is not None or places.whole:
         return (nothing, nothing, nothing, every) if unseen else (every, nothing, nothing, nothing)
     where = terms.config.data
-    how = SplitSpec(validation=where.validation, test=where.test, seed=terms.config.seed)
+    how = SplitSpec(validation=where.validation, test=where.test, seed=split_seed_of(terms.config, terms.config.seed))
     train, validation, test = PROTOCOLS[where.protocol].own(samples, party, how)
     if unseen:
         return nothing, nothing, nothing, test if len(test) else every

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from jax.sharding import Mesh
 
-from fdgjax.config import Config, seeds_of
+from fdgjax.config import Config, seeds_of, split_seed_of
 from fdgjax.config.robustness import attack_of, defence_of
 from fdgjax.contract import Method, Setup
 from fdgjax.data.augmentations.training import augmentation
@@ -139,7 +139,7 @@ def check_method(config: Config, entry: Entry, protocol: Protocol) -> None:
 
 
 def split_spec(config: Config, protocol: Protocol, names: Sequence[str], seed: int) -> SplitSpec:
-    """The specification of one seed's split; `target` and `server` are '' if the protocol has none."""
+    """The specification of the split of one seed's run; `target` and `server` are '' if the protocol has none."""
     excluded = words_of(config.data.excluded)
     left = [name for name in names if name not in excluded]
     target = config.data.target or (left[0] if protocol.unseen and left else "")
@@ -155,7 +155,7 @@ def split_spec(config: Config, protocol: Protocol, names: Sequence[str], seed: i
         validation=config.data.validation,
         test=config.data.test,
         shots=config.data.shots,
-        seed=seed,
+        seed=split_seed_of(config, seed),
     )
 
 

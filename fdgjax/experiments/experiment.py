@@ -66,8 +66,8 @@ from fdgjax.utils.variables import label_table
 class Experiment(NamedTuple):
     """Everything a run is made of, ready to train.
 
-    config: what it was built from; for a family, the first member's. seeds: of the splits and of all random draws; for
-      a family, the seeds of each member in turn.
+    config: what it was built from; for a family, the first member's. seeds: of all random draws (of the splits unless
+      `data.split_seed` is given); for a family, the seeds of each member in turn.
     split_specs, parts: the specification of each seed's split of the data, and the split.
     encodings: how each seed's stored values become inputs, see `Federation.encoding`.
     label_scales: how each seed's numeric labels are standardised; None for classes.

@@ -16,7 +16,7 @@ from fdgjax.sweeps.share import share_of
 from fdgjax.utils.command import positive_number
 from fdgjax.utils.errors import LISTED, UserError
 
-NOT_REDUCING = INCIDENTAL | {"model.pretrained"}
+NOT_REDUCING = INCIDENTAL | {"data.split_seed", "model.pretrained"}
 """Keys that do not change a paper's protocol; of the weights it is the location."""
 
 PAPER = "paper"

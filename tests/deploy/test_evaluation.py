@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from fdgjax.cli.flower import main as flower
 from fdgjax.cli.flower import unseen_in
 from fdgjax.cli.report import main as report
-from fdgjax.config import make_config, read_config
+from fdgjax.config import make_config, read_config, split_seed_of
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.deploy.evaluated_rounds import COUNTED, OF_UNSEEN
 from fdgjax.deploy.folder import images_of
@@ -208,18 +208,21 @@ def test_a_run_without_any_figure_ends_with_its_model_and_a_report(
     assert report(["fdgjax report", str(tmp_path / "server"), "--out", str(tmp_path / "report")]) == 0
 
 
-@pytest.mark.parametrize("protocol", ["unseen_client", "every_domain"])
-def test_a_party_splits_its_samples_as_the_simulation_splits_its_domain(protocol: str, cache: Path) -> None:
+@pytest.mark.parametrize(("protocol", "split_seed"), [("unseen_client", -1), ("every_domain", -1), ("every_domain", 5)])
+def test_a_party_splits_its_samples_as_the_simulation_splits_its_domain(
+    protocol: str, split_seed: int, cache: Path
+) -> None:
     config = make_config("fedavg", "rotated_digits")
     config.data.cache_dir = str(cache)
     if protocol == "every_domain":
         config.data.target = ""
     config.data.protocol = protocol
+    config.data.split_seed = split_seed
     read = read_config(config)
     data = make_trial(dataclasses.replace(read, devices=1)).experiment.data
     last = len(data.domain_names) - 1
     unseen = last if protocol == "unseen_client" else None
-    how = SplitSpec(target=data.domain_names[last] if unseen else "", seed=read.seed)
+    how = SplitSpec(target=data.domain_names[last] if unseen else "", seed=split_seed_of(read, read.seed))
     parts = PROTOCOLS[protocol].split(data, how)
     clients = last if unseen else last + 1
     terms = Terms(read, data.class_names, data.inputs.shape[1:], clients, unseen=unseen)

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,6 +83,17 @@ def test_interrupted_and_resumed_equals_undisturbed(cache: Path, tmp_path: Path)
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "resumed").rglob("*") if p.is_file()}
     run_config(config, tmp_path / "resumed", Console(), never())
     assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "resumed").rglob("*") if p.is_file()}
+
+
+def test_runs_on_one_split_differ_in_their_training_alone(cache: Path) -> None:
+    together, other = (
+        build(small(cache, seed=seed, seeds=seeds, data={"clients": 4, "shots": 1, **data}))
+        for seed, seeds, data in ((4, 2, {"split_seed": 9}), (9, 1, {}))
+    )
+    for part in together.parts:
+        chex.assert_trees_all_equal(part, other.parts[0])
+    chex.assert_trees_all_equal(*(jax.tree.map(lambda x, row=row: x[row], together.train.train) for row in (0, 1)))
+    assert any((leaf[0] != leaf[1]).any() for leaf in jax.tree.leaves(together.init().server))
 
 
 @pytest.mark.slow

@@ -165,7 +165,8 @@ def test_mistakes_are_one_line(
 
 def test_where_and_how_runs_are_computed_is_no_reduction() -> None:
     (cell,) = cells_of("--config=fedavg")
-    words = ["devices=2", "writers=", "figures=auroc", "data.cache_dir=C", "checkpoint_every=3", "seeds=2"]
+    words = ["devices=2", "writers=", "figures=auroc", "data.cache_dir=C", "checkpoint_every=3"]
+    words += ["seeds=2", "data.split_seed=1"]
     assert spanned([cell], words)[0].reduced == cell.reduced
     assert spanned([cell], ["rounds=2"])[0].reduced == "rounds=2"
 
