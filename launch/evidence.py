@@ -70,7 +70,7 @@ def keep(run: Workdir, out: Workdir, commit: str) -> tuple[int, int, str]:
         )
     content = content_of(run.config)
     made_at = content.get("commit") or commit
-    if not made_at.startswith(commit):
+    if not (made_at.startswith(commit) or commit.startswith(made_at)):
         raise UserError(f"--commit got '{commit}', and {run.path} recorded '{made_at}'; expected none, or the same")
     versions = {name: version for name, version in content["versions"].items() if name not in MACHINE}
     data = content["config"]["data"] | dict.fromkeys(PLACES, "")

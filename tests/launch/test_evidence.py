@@ -54,6 +54,15 @@ def test_the_commit_is_the_recorded_one_where_a_run_has_one(tmp_path: Path, caps
         assert folder.commit == "abc1234567-dirty"
 
 
+def test_a_commit_with_more_digits_than_are_recorded_is_the_same(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", seeds=(3,))
+    write_checked_json(run / "config.json", read_checked_json(run / "config.json") | {"commit": "abc1234567"})
+    keep = ["evidence", str(run), "--out", str(tmp_path / "kept"), "--commit"]
+    assert main([*keep, "abc1234567890"]) == 0
+    (folder,) = read_runs([tmp_path / "kept"])[0].folders
+    assert folder.commit == "abc1234567"
+
+
 def test_numbers_have_five_digits_and_whole_ones_stay_whole() -> None:
     assert shortened({"a": [0.123456789, 3], "b": "x", "c": None}) == {"a": [0.12346, 3], "b": "x", "c": None}
 
