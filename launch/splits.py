@@ -23,13 +23,14 @@ from scipy.special import fdtrc
 
 from fdgjax.evaluation import is_evaluated
 from fdgjax.evaluation.statistics import EQUAL
-from fdgjax.report.reading import read_runs
+from fdgjax.report.reading import Folder, Seed, read_runs
 from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.markdown import markdown_table
 from launch.rows import RESULTS, read_rows, write_rows
 
 FILE = RESULTS / "fdse_splits" / "splits.csv"
-FIGURES = {"avg_accuracy": "AVG", "all_accuracy": "ALL"}
+FIGURES = {"avg": "AVG", "all": "ALL"}
 LAST = 10
 
 
@@ -66,16 +67,20 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m launch.splits", description=str(__doc__).partition("\n")[0])
     parser.add_argument("folders", type=Path, nargs="+", help="runs with a `data.split_seed` each")
     args = parser.parse_args(argv[1:])
-    rows = []
-    for run in read_runs(args.folders):
-        for folder in run.folders:
-            for seed in folder.seeds:
-                records = [record for record in seed.records if is_evaluated(record)][-LAST:]
-                last = [float(np.mean([record[key] for record in records])) for key in FIGURES]
-                own = [seed.figures[key] for key in FIGURES]
-                rows.append(SplitRow(run.method, folder.config["data"]["split_seed"], seed.seed, *own, *last))
+    folders = [(run.method, folder) for run in read_runs(args.folders) for folder in run.folders]
+    rows = [row_of(method, folder, seed) for method, folder in folders for seed in folder.seeds if seed.summary]
     write_rows(FILE, SplitRow._fields, sorted(rows))
     return 0
+
+
+def row_of(method: str, folder: Folder, seed: Seed) -> SplitRow:
+    """What is kept of a seed. Raises a `UserError` where it has no AVG and ALL, or a split of its own."""
+    split, keys = folder.config["data"].get("split_seed", -1), [f"{name}_accuracy" for name in FIGURES]
+    if split < 0 or any(key not in seed.figures for key in keys):
+        raise UserError(f"{folder.path} is no run with AVG and ALL on a given split; expected config.data.split_seed")
+    last = [record for record in seed.records if is_evaluated(record)][-LAST:]
+    means = [float(np.mean([record[key] for record in last])) for key in keys]
+    return SplitRow(method, split, seed.seed, *(seed.figures[key] for key in keys), *means)
 
 
 def splits(_: str) -> str:
@@ -83,7 +88,7 @@ def splits(_: str) -> str:
     rows = read_rows(FILE, SplitRow)
     lines, numbers = [], ["mean", "split", "seed, all splits", "seed, one split", "all three", "splits alike by chance"]
     for name, title in FIGURES.items():
-        for when, key in ((" of the chosen round", name[:3]), (f" of the last {LAST} rounds", f"{name[:3]}_last")):
+        for when, key in ((" of the chosen round", name), (f" of the last {LAST} rounds", f"{name}_last")):
             tables = by_method(rows, key)
             if len(tables) == 2:
                 first, second = tables

@@ -1,11 +1,58 @@
-"""The parts of a variance that splits and seeds have."""
+"""The parts of a variance that splits and seeds have, and the runs they are computed from."""
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.splits import shares
+from fdgjax.utils.checksums import read_checked_json, write_checked_json
+from launch import splits
+from launch.splits import main, shares
+from tests.report.folders import write_run
+
+
+def with_avg_and_all(run: Path, first: float) -> None:
+    """Gives each seed of a run the figures AVG, rising by .01 with each evaluation, and ALL, twice as large."""
+    for place in run.glob("seed_*"):
+        avg = first
+        records = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+        for record in (record for record in records if "id_accuracy" in record):
+            record |= {"avg_accuracy": avg, "all_accuracy": 2 * avg}
+            avg += 0.01
+        (place / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        last = {key: records[-1][key] for key in ("avg_accuracy", "all_accuracy")}
+        write_checked_json(place / "summary.json", read_checked_json(place / "summary.json") | last)
+
+
+def test_each_seed_on_each_split_is_kept_and_its_table_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "FILE", tmp_path / "splits.csv")
+    runs = [write_run(tmp_path / str(split), seeds=(0, 1), data={"split_seed": split}) for split in (3, 4)]
+    for run, first in zip(runs, (0.2, 0.3), strict=True):
+        with_avg_and_all(run, first)
+    assert main(["splits", *map(str, runs)]) == 0
+    head, *rows = splits.FILE.read_text().splitlines()
+    assert head == "method,split,seed,avg,all,avg_last,all_last"
+    lower, higher = "0.22,0.44,0.21,0.42", "0.32,0.64,0.31,0.62"
+    assert rows == [f"fedavg,3,0,{lower}", f"fedavg,3,1,{lower}", f"fedavg,4,0,{higher}", f"fedavg,4,1,{higher}"]
+    table = splits.splits("")
+    assert "| fedavg | AVG of the chosen round | 27.0 | 7.1 | 0.0 | 0.0 | 7.1 | 0.000 |" in table
+    assert "| fedavg | ALL of the last 10 rounds | 52.0 | 14.1 | 0.0 | 0.0 | 14.1 | 0.000 |" in table
+
+
+@pytest.mark.parametrize("split", [-1, 3])
+def test_a_run_without_a_split_of_its_own_or_without_figures_is_refused(
+    split: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(splits, "FILE", tmp_path / "splits.csv")
+    run = write_run(tmp_path / "run", data={"split_seed": split})
+    if split < 0:
+        with_avg_and_all(run, 0.2)
+    assert main(["splits", str(run)]) == 2
+    assert "is no run with AVG and ALL on a given split" in capsys.readouterr().err
+    assert not splits.FILE.exists()
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(2, 6))
