@@ -31,6 +31,7 @@ from launch.hospitals import hospitals_table
 from launch.kept import EVIDENCE, KeptCell, compared, kept_cells
 from launch.pairs import pairs_table
 from launch.rows import RESULTS
+from launch.splits import splits
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -207,6 +208,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
         "regret": regrets,
         "regret by target": regrets_by_target,
     },
+    "benchmarks/results/fdse_splits/README.md": {"splits and seeds": splits},
     **{
         f"benchmarks/results/{evidence.folder}/README.md": {"curves": partial(curves_of, evidence.folder)}
         for evidence in EVIDENCE
