@@ -10,7 +10,7 @@ from fdgjax.contract import Method
 from fdgjax.data.federation import Federation
 from fdgjax.engine.exposure import EXPOSURES
 from fdgjax.engine.local import Batching
-from fdgjax.engine.privacy import budget, check_accountant, needed_noise
+from fdgjax.engine.privacy import budget, check_accountant, check_noise, needed_noise
 from fdgjax.engine.privacy.leakage import why_not
 from fdgjax.engine.privacy.noise import Privacy
 from fdgjax.utils.errors import UserError
@@ -48,6 +48,8 @@ def check_privacy(config: Config) -> None:
             f"config.privacy got noise={chosen.noise} and epsilon={chosen.epsilon}; expected one of them above 0, from "
             "which the other follows; leave one at 0"
         )
+    if chosen.noise:
+        check_noise(chosen.noise)
     if not 0 < chosen.delta < 1:
         raise UserError(f"config.privacy.delta got {chosen.delta}; expected a probability above 0, such as 1e-5")
     if chosen.unit == "sample" and chosen.where != default.where:

@@ -15,7 +15,7 @@ from fdgjax.deploy.terms import Agreed, Terms, federation_of, no_samples, to_wor
 from fdgjax.deploy.wire import Reply, Transport
 from fdgjax.engine.exposure import EXPOSURES
 from fdgjax.engine.local import Batching
-from fdgjax.engine.privacy import Exposure, budget, needed_noise
+from fdgjax.engine.privacy import Exposure, budget, check_noise, needed_noise
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import batching_of
 from fdgjax.utils.errors import UserError
@@ -50,13 +50,14 @@ def with_noise(terms: Terms, transport: Transport) -> Terms:
 
 def cost_of(agreed: Agreed, lengths: np.ndarray) -> Cost:
     """What each release costs the worst of these clients, `[clients]`; raises a `UserError` where the noise is not
-    known yet."""
+    known yet, or is none that `check_noise` allows."""
     config, privacy = agreed.terms.config, agreed.plan.privacy
     if privacy is None or not privacy.noise:
         raise UserError(
             f"config.privacy.epsilon got {config.privacy.epsilon}, but the terms lack the noise that follows from it; "
             "expected terms of a server that runs this version of fdgjax"
         )
+    check_noise(privacy.noise)
     exposures = exposures_of(agreed.terms, agreed.plan.batching, lengths)
     delta, rounds = config.privacy.delta, config.rounds
     worst = max(exposures, key=lambda one: budget([one], privacy.noise, delta)(rounds))

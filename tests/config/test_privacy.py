@@ -27,6 +27,14 @@ def config_of(privacy: dict[str, Any], **changes: Any) -> Any:
         (CLIENT | {"clip": 0.0}, "config.privacy.clip got 0, which leaves nothing"),
         (CLIENT | {"clip": -1.0}, "config.privacy.clip got -1.0; expected a number from 0"),
         (CLIENT | {"noise": float("nan")}, "config.privacy.noise got nan; expected a number from 0"),
+        (
+            CLIENT | {"noise": 1e-155},
+            "(config.privacy.noise) got 1e-155; expected a number from 1e-09 to 1e+06, such as",
+        ),
+        (
+            CLIENT | {"noise": 1e160},
+            "(config.privacy.noise) got 1e+160; expected a number from 1e-09 to 1e+06, such as",
+        ),
         (CLIENT | {"delta": 1.0}, "config.privacy.delta got 1.0; expected a probability"),
         ({"unit": "sample", "noise": 1.0, "where": "clients"}, "config.privacy.where got 'clients', but noise that"),
         (CLIENT | {"where": "nowhere"}, "unknown privacy.where 'nowhere'; expected one of: clients, server"),

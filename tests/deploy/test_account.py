@@ -71,6 +71,17 @@ def test_an_account_counts_each_answer_once_and_no_more_than_the_budget(tmp_path
             guard.charge("a")
 
 
+def test_an_entry_whose_noise_is_no_number_leaves_nothing_of_any_budget(tmp_path: Path) -> None:
+    guard = make_guard(tmp_path, "run", COST)
+    guard.charge("a")
+    file = tmp_path / ACCOUNT
+    file.write_text(file.read_text().replace("1.3", "NaN"))
+    with pytest.raises(UserError, match="the privacy budget is spent: after 1 answers"):
+        guard.charge("b")
+    with pytest.raises(UserError, match="the privacy budget is too small"):
+        refuse_short(file, "other", COST._replace(most_of_all=1e9), 1)
+
+
 def test_a_run_that_would_end_beyond_a_nodes_own_limit_is_refused_before_it_begins(tmp_path: Path) -> None:
     spent, file = budget([COST.exposure], COST.noise, COST.delta), tmp_path / ACCOUNT
     cost = COST._replace(most_of_all=spent(4))

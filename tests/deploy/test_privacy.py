@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,8 @@ def test_a_node_answers_nothing_that_its_settings_do_not_cover(trial: Trial, tmp
     )
     with pytest.raises(UserError, match="lack the noise that follows from it"):
         guard_of_node(agree(trial.terms), 0, 12, tmp_path, "run", 0.0)
+    with pytest.raises(UserError, match=r"noise multiplier .* got nan"):
+        guard_of_node(agree(trial.terms._replace(noise=math.nan)), 0, 12, tmp_path, "run", 0.0)
     agreed = agree(trial.terms._replace(noise=2.0))
     loose = dataclasses.replace(agreed.terms.config.privacy, delta=0.5)
     config = dataclasses.replace(agreed.terms.config, privacy=loose)

@@ -34,6 +34,9 @@ ORDERS = (*(1 + x / 50 for x in range(1, 50)), *(1 + x / 10 for x in range(11, 1
 """Orders that are tried: each gives a valid epsilon, more of them a smaller one. A large epsilon has its least below
 order 2."""
 LEAST_NOISE, MOST_NOISE = 0.05, 1e5
+"""Where the noise of an epsilon is looked for."""
+COUNTED = (1e-9, 1e6)
+"""The noise multipliers that are allowed; of those far below or above them the library's divergences are no numbers."""
 
 
 class Exposure(NamedTuple):
@@ -84,10 +87,23 @@ def check_accountant() -> None:
     check_library("config.privacy", LIBRARY, "privacy", ", or leave config.privacy.unit empty")
 
 
+def check_noise(noise: float) -> None:
+    """Raises a `UserError` for a noise multiplier whose cost cannot be computed, such as NaN."""
+    least, most = COUNTED
+    if not least <= noise <= most:
+        raise UserError(
+            f"the noise multiplier (config.privacy.noise) got {noise}; expected a number from {least:g} to {most:g}, "
+            "such as 1.0"
+        )
+
+
 def divergences(exposure: Exposure, noise: float) -> np.ndarray:
-    """The Renyi divergences of one round, at each of `ORDERS`."""
+    """The Renyi divergences of one round, at each of `ORDERS`; infinite for a noise that `check_noise` refuses."""
     import dp_accounting as library
 
+    least, most = COUNTED
+    if not least <= noise <= most:
+        return np.full(len(ORDERS), np.inf)
     scheme = SCHEMES[exposure.scheme]
 
     def of(event: Any) -> np.ndarray:

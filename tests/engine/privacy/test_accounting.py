@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from fdgjax.engine.privacy import Exposure, budget, needed_noise
+from fdgjax.engine.privacy import Exposure, budget, check_noise, needed_noise, spent
 from fdgjax.engine.privacy.accounting import worst_of
 from fdgjax.utils.errors import UserError
 
@@ -62,6 +62,24 @@ def test_it_is_the_library_s_own_answer(exposure: Exposure, event: dp_accounting
 def test_without_sampling_it_bounds_the_closed_form_from_above(noise: float, rounds: int) -> None:
     exact = exact_epsilon(2 * math.sqrt(rounds) / noise, 1e-5)
     assert exact <= budget([Exposure("fixed", 20, 20)], noise, 1e-5)(rounds) < 1.2 * exact
+
+
+@pytest.mark.parametrize("noise", [math.nan, -1.0, 0.0, 1e-320, 1e-155, 1e20, 1e160, math.inf])
+@pytest.mark.parametrize("exposure", [Exposure("poisson", 6, 12, 2), Exposure("fixed", 3, 30), Exposure("fixed", 7, 7)])
+def test_a_noise_whose_cost_is_no_number_protects_nobody(exposure: Exposure, noise: float) -> None:
+    assert budget([exposure], noise, 1e-3)(1) == math.inf
+    assert spent([(exposure, 2.0), (exposure, noise)], 1e-3) == math.inf
+    with pytest.raises(UserError, match=r"noise multiplier \(config.privacy.noise\) got"):
+        check_noise(noise)
+
+
+@pytest.mark.parametrize("exposure", [Exposure("poisson", 6, 12, 2), Exposure("fixed", 3, 30), Exposure("fixed", 7, 7)])
+def test_epsilon_falls_with_the_noise_as_far_as_that_is_allowed(exposure: Exposure) -> None:
+    found = [budget([exposure], noise, 1e-3)(1) for noise in (1e-9, 1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3, 1e6)]
+    assert all(map(math.isfinite, found))
+    assert found == sorted(found, reverse=True)
+    check_noise(1e-9)
+    check_noise(1e6)
 
 
 def test_sampling_never_costs_more_than_everybody() -> None:
