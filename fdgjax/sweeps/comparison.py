@@ -147,11 +147,12 @@ def rankings(cells: Sequence[Cell], summaries: Mapping[str, Mapping[str, Any]]) 
         method = named = cell.group or cell.name.removesuffix(f"-{as_name(cell.config.data.target)}")
         if cell.config.get("selection") == ORACLE:
             named += f" ({ORACLE})"
+        # The name of a run without an unseen domain is the method's alone.
+        place = as_name(cell.config.data.target) if cell.name == method else cell.name.removeprefix(f"{method}-")
         each = summary.get("per_seed") or {cell.config.seed: summary}
         for name, (seed, own) in itertools.product(names, each.items()):
             if (value := nested(own, name)) is not None:
-                place = cell.name.removeprefix(f"{method}-"), int(seed)
-                methods.setdefault(name, {}).setdefault(named, {})[place] = value
+                methods.setdefault(name, {}).setdefault(named, {})[place, int(seed)] = value
     return {name: ranking(of, larger_is_better(name)) for name, of in methods.items() if len(of) > 1}
 
 

@@ -218,6 +218,28 @@ def test_a_sweeps_table_begins_with_its_methods_ranked(tmp_path: Path) -> None:
     assert second == "| ood | 2 | fedavg | 41.0 ± 1.4 | 2 | 2 | -5.5 | -7.0 to -4.0 | 0 of 4 | behind |"
 
 
+def test_methods_without_an_unseen_domain_are_ranked_too(tmp_path: Path) -> None:
+    config, cells = {"data": {"target": ""}, "seed": 0}, []
+    for method, values in {"fedavg": (0.3, 0.4, 0.5), "fedbn": (0.36, 0.45, 0.56)}.items():
+        cells.append(Cell(method, ConfigDict(config), ("all_accuracy",)))
+        per_seed = {str(seed): {"all_accuracy": value} for seed, value in enumerate(values)}
+        finished(tmp_path, method, all_accuracy=sum(values) / 3, per_seed=per_seed)
+    write_tables(cells, tmp_path, {})
+    _, _, first, second, *_ = (tmp_path / "table.md").read_text().splitlines()
+    assert first.startswith("| ALL | 1 | fedbn | 45.7 ")
+    # Differences of 6, 5 and 6 points: mean 5.67, error 1 / 3, t of two degrees 4.303.
+    assert second == "| ALL | 2 | fedavg | 40.0 ± 10.0 | 3 | 1 | -5.7 | -7.1 to -4.2 | 0 of 3 | behind |"
+
+
+def test_runs_of_one_name_each_are_not_compared_across_targets(tmp_path: Path) -> None:
+    cells = []
+    for name, target, value in (("one", "r0", 0.5), ("two", "r15", 0.6)):
+        cells.append(Cell(name, ConfigDict({"data": {"target": target}, "seed": 0})))
+        finished(tmp_path, name, ood_accuracy=value, per_seed={"0": {"ood_accuracy": value}})
+    write_tables(cells, tmp_path, {})
+    assert all(row.endswith("|  |  |  |  |") for row in (tmp_path / "table.md").read_text().splitlines()[2:4])
+
+
 def test_a_mean_over_cells_has_the_deviation_of_the_seeds_means(tmp_path: Path) -> None:
     cells = [Cell(name, ConfigDict(), group="mean") for name in ("one", "two")]
     for name, values in {"one": (0.5, 0.7), "two": (0.1, 0.3)}.items():
