@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 
 from fdgjax.cli.subcommands import files_of_with
 from fdgjax.cli.sweep import planned
-from fdgjax.config import Config, DataConfig, read_config
+from fdgjax.config import DataConfig, read_config
 from fdgjax.config.command_line import is_override, set_keys
 from fdgjax.config.presets import PRESETS
 from fdgjax.evaluation.best_set import SCORES
@@ -118,14 +118,13 @@ def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[st
       UserError: an unknown method, preset, domain, figure or key, an invalid value, or data that cannot be found.
     """
     keys = dict(word.partition("=")[::2] for word in words)
-    args.figure = args.figure or accuracy_key(keys.get("task", Config().task), "ood")
-    figure_kind(args.figure)  # before anything is trained
     methods = split(args.methods)
     only_fit = not methods and not args.config.partition(":")[0]
     chosen = methods or (default_methods(protocol_of(args.config.partition(":")[2], keys)) if only_fit else [])
     if not args.config and not methods:
         raise UserError("choose got no --config; expected --config=:PRESET, such as :pretrained_folder; see --help")
     configs = [with_keys(config, args, words) for config in base_configs(args.config, chosen)]
+    args.figure = figure_of(args, configs[0])
     choosing = choosing_of(configs, keys.get("data.target", ""), draws=args.search, only_fit=only_fit)
     selected = selected_cells(cells_of(choosing), args)
     sweep = Sweep(selected.share, selected.shown, args.out, {}, args.jobs, args.together)
@@ -149,8 +148,15 @@ def with_keys(config: ConfigDict, args: argparse.Namespace, words: Sequence[str]
     config.data.target = ""
     config.data.dir = args.data_dir or config.data.dir
     set_keys(config, words)
-    config.figures = with_figure(config.figures, args.figure)
+    config.figures = with_figure(config.figures, figure_of(args, config))
     return config
+
+
+def figure_of(args: argparse.Namespace, config: ConfigDict) -> str:
+    """The key of the figure that is compared; raises a `UserError` for one that is no figure."""
+    key: str = args.figure or accuracy_key(config.task, "ood")
+    figure_kind(key)
+    return key
 
 
 def end(asked: Asked, console: Console, stopped: bool) -> int:
@@ -198,7 +204,8 @@ def trained(sweep: Sweep, domains: Sequence[str], console: Console, stopped: boo
             raise Interrupted(stopped_sweep(sweep))
         return 1
     path, recommended = sweep.out / cell.name, cell.name.removeprefix("trained-")
-    keep_safeguards(rebuilt(path), path)
-    keep_left_out(path, {name: sweep.out / run_name(recommended, name) for name in domains})
+    data_dir = cell.config.data.dir
+    keep_safeguards(rebuilt(path, data_dir), path)
+    keep_left_out(path, {name: sweep.out / run_name(recommended, name) for name in domains}, data_dir)
     console.say(f"trained in {printable(path)}: fdgjax predict, export and report read it")
     return 0

@@ -24,13 +24,14 @@ LeftOut = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 """By domain, then `plain` and `calibrated`: the figures of `fdgjax.inference.safeguards.figures_of`."""
 
 
-def keep_left_out(path: Path, runs: Mapping[str, Path]) -> None:
+def keep_left_out(path: Path, runs: Mapping[str, Path], data_dir: str = "") -> None:
     """Measures the figures of left-out domains, each a mean over the seeds, and keeps them in a run's folder, unless
     those of the same runs are there, or the clients have no labels.
 
     Args:
       path: the folder of the run.
       runs: for each domain the folder of a finished run with the same settings, in which it was unseen.
+      data_dir: the folder of the runs' data, if it has moved.
 
     Raises:
       UserError: no run, no checkpoint, or no data.
@@ -40,7 +41,7 @@ def keep_left_out(path: Path, runs: Mapping[str, Path]) -> None:
         return
     found: dict[str, Any] = {}
     for domain, run in runs.items():
-        experiment = rebuilt(run)
+        experiment = rebuilt(run, data_dir)
         each = [guards for i in range(len(experiment.seeds)) if (guards := measured(experiment, run, i)) is not None]
         if not each:
             return

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import fdgjax
-from fdgjax.cli.choose import main, parser, protocol_of, with_keys
+from fdgjax.cli.choose import main, parser, protocol_of, read_asked, with_keys
 from fdgjax.config import make_config
 from fdgjax.evaluation.best_set import best_set
 from fdgjax.inference.left_out import read_left_out
@@ -250,6 +251,22 @@ def test_mistakes_are_one_line(more: list[str], words: str, tmp_path: Path, caps
     assert "\n" not in said
 
 
+def test_a_config_file_of_a_regression_is_chosen_by_its_own_figure(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("""from fdgjax.config import make_config
+
+
+def get_config():
+    config = make_config("fedavg", "rotated_digits")
+    config.task, config.model.name = "regression", "mlp"
+    return config
+""")
+    args = parser().parse_args([f"--config={file}", "--out", str(tmp_path / "out")])
+    asked = read_asked(args, [], [])
+    assert asked.args.figure == "ood_rmse"
+    assert all("ood_rmse" in cell.figures for cell in asked.sweep.cells)
+
+
 def test_a_dry_run_lists_the_runs_and_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--methods", "fedavg,local", "--config.data.target=r45", "--dry-run"]
     assert main(command(tmp_path / "out", *words)) == 0
@@ -290,3 +307,20 @@ def test_the_command_chooses_trains_and_goes_on(tmp_path: Path, capsys: pytest.C
     capsys.readouterr()
     assert main(command(tmp_path, *words)) == 0
     assert "run as one program" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_data_may_move_before_the_recommended_method_is_trained(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for place in (tmp_path / "old" / f"site{i}" / name for i in range(3) for name in ("a", "b")):
+        place.mkdir(parents=True)
+        for number in range(6):
+            Image.fromarray(rng.integers(0, 256, (16, 16, 3), np.uint8)).save(place / f"{number}.png")
+    keys = ["--config=:folder", "--config.data.image_size=16", "--config.model.name=mlp", "--config.rounds=1"]
+    words = ["fdgjax choose", *keys, "--methods", "fedavg,fedprox", "--seeds", "1", "--out", str(tmp_path / "out")]
+    assert main([*words, f"--config.data.dir={tmp_path / 'old'}"]) == 0
+    (tmp_path / "old").rename(tmp_path / "new")
+    for _ in range(2):
+        assert main([*words, f"--config.data.dir={tmp_path / 'new'}", "--train"]) == 0
+    (run,) = (tmp_path / "out").glob("trained-*")
+    assert set(read_left_out(run)) == {"site0", "site1", "site2"}
