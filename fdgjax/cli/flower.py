@@ -19,10 +19,8 @@ for systemd and Compose, versions), with --host and --port in it, DIR-operations
 """
 
 import argparse
-import contextlib
 import dataclasses
 import logging
-import math
 import os
 import shlex
 import sys
@@ -34,7 +32,7 @@ from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import categories_of, of_texts
 from fdgjax.data.sources.loading import TABLE_DATA
 from fdgjax.evaluation.probability_figures import names_in
-from fdgjax.utils.command import command, positive_number
+from fdgjax.utils.command import command, positive_number, seconds
 from fdgjax.utils.errors import UserError, check_library
 from fdgjax.utils.words import words_of
 
@@ -99,18 +97,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--host", action="append", default=[])
     made.add_argument("--port", type=port, default=8000)
     return made
-
-
-def seconds(word: str) -> float:
-    """The type of an argument that is a number of seconds, 0 for none.
-
-    Raises:
-      argparse.ArgumentTypeError: another word.
-    """
-    with contextlib.suppress(ValueError):
-        if 0 <= float(word) < math.inf:
-            return float(word)
-    raise argparse.ArgumentTypeError(f"got '{word}'; expected seconds, from 0")
 
 
 def port(word: str) -> int:

@@ -34,7 +34,7 @@ from fdgjax.sweeps.share import share_of
 from fdgjax.sweeps.space import ACCURACY, Range, Search, check_figure, refuse_unseen, space_of
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
-from fdgjax.utils.command import command, positive_number, with_words
+from fdgjax.utils.command import command, positive_number, whole_number, with_words
 from fdgjax.utils.errors import UserError, check_library
 from fdgjax.utils.files import make_folder
 
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"of held-out data, by which trials are compared ({ACCURACY}, of a regression id_rmse): also id_auroc and "
         "others of config.figures",
     )
-    add("--seed", type=int, default=0, help="of what is proposed")
+    add("--seed", type=whole_number, default=0, help="of what is proposed")
     add("--no_pruning", action="store_true", help="trains every trial to its end")
     return made
 

@@ -105,7 +105,8 @@ def chosen_targets(config: ConfigDict, targets: Sequence[str]) -> Sequence[str]:
     if not targets and config.data.target:
         return [config.data.target]
     typed = read_config(config)
-    names = found_data(typed.data, typed.task).domain_names
+    out = words_of(typed.data.excluded)
+    names = [name for name in found_data(typed.data, typed.task).domain_names if name not in out]
     if wrong := [target for target in targets if target not in (*names, ALL)]:
         raise unknown("domain of --targets", wrong[0], [*names, ALL])
     if ALL in targets:

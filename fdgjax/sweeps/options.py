@@ -1,7 +1,6 @@
 """Command-line options of a sweep, and the cells of a spec that they select."""
 
 import argparse
-import csv
 import itertools
 import os
 from collections.abc import Sequence
@@ -13,8 +12,9 @@ from fdgjax.config.command_line import set_keys
 from fdgjax.run.records import check_workdir
 from fdgjax.sweeps.cells import Cell, as_name, check_names
 from fdgjax.sweeps.share import share_of
-from fdgjax.utils.command import positive_number
+from fdgjax.utils.command import positive_number, seconds
 from fdgjax.utils.errors import LISTED, UserError
+from fdgjax.utils.words import values_of
 
 NOT_REDUCING = INCIDENTAL | {"data.split_seed", "model.pretrained"}
 """Keys that do not change a paper's protocol; of the weights it is the location."""
@@ -46,7 +46,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     )
     add("--shard", default="1/1", metavar="I/N", help="the I-th of N shares, from 1; auto: a SLURM array's, a pod's")
     add("--jobs", type=positive_number, default=1, metavar="N", help="processes on this machine")
-    add("--time_budget", type=float, default=0.0, metavar="SECONDS", help="after which it saves and stops")
+    add("--time_budget", type=seconds, default=0.0, metavar="SECONDS", help="after which it saves and stops")
     add("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -137,9 +137,10 @@ class Setting(NamedTuple):
 
 
 def readings(word: str) -> list[Setting]:
-    """`KEY=A,B` as the settings `KEY=A` and `KEY=B`; a value in double quotes may contain commas."""
+    """`KEY=A,B` as the settings `KEY=A` and `KEY=B`; a value in double quotes may contain commas. Raises a `UserError`
+    for a line break outside of quotes."""
     key, equals, text = word.partition("=")
-    values = next(csv.reader([text], skipinitialspace=True), [])
+    values = values_of(text)
     if not equals or not values:
         return [Setting(word, varied=False)]
     return [Setting(f"{key}={value}", varied=len(values) > 1) for value in values]

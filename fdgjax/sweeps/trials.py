@@ -27,6 +27,7 @@ from fdgjax.run.console import Console
 from fdgjax.run.device_choice import as_begun, prepare_cpu
 from fdgjax.run.loop import Progress
 from fdgjax.run.runner import Interrupted, run_experiment
+from fdgjax.sweeps.share import Share
 from fdgjax.sweeps.space import Range, Search, Values, drawn, drawn_at_random, with_idle
 from fdgjax.sweeps.status import hold, notes
 from fdgjax.sweeps.trial_table import BASELINE, ERROR, percent_of, shown, trial_folder_name, write_table, written
@@ -155,14 +156,15 @@ def running(search: Search, trials: Sequence[FrozenTrial]) -> list[int]:
 
 def is_ours(search: Search, trial: FrozenTrial) -> bool:
     """Whether this share may continue a trial: one that it began, or one whose process died before recording its
-    share."""
-    return search.share.shares == 1 or tuple(trial.user_attrs.get(SHARE, search.share)) == search.share
+    share. Trials of another number of shares are divided among these by their numbers."""
+    ours, begun = search.share, Share(*trial.user_attrs.get(SHARE, search.share))
+    return begun == ours if begun.shares == ours.shares else trial.number % ours.shares == ours.number - 1
 
 
 def propose(search: Search, study: optuna.Study) -> optuna.Trial:
     """A new trial with values from the search's space."""
     # A sampler for each trial: its proposal depends on the trials before it, not on which processes were killed.
-    study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.get_trials(deepcopy=False)))
+    study.sampler = optuna.samplers.TPESampler(seed=(search.seed + len(study.get_trials(deepcopy=False))) % 2**32)
     new = study.ask()
     values_of(search, new)
     return new

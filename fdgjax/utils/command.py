@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import functools
 import io
+import math
 import os
 import signal
 import sys
@@ -102,6 +103,25 @@ def leave_stdout() -> None:
 def with_words(files: Iterable[str]) -> list[str]:
     """`--with FILE` for each file, as words of a command."""
     return [word for file in files for word in ("--with", file)]
+
+
+def whole_number(word: str) -> int:
+    """The type of an argument that is a whole number, at least 0."""
+    if not word.isdecimal():
+        raise argparse.ArgumentTypeError(f"got '{word}'; expected a whole number from 0")
+    return int(word)
+
+
+def seconds(word: str) -> float:
+    """The type of an argument that is a number of seconds, 0 for none.
+
+    Raises:
+      argparse.ArgumentTypeError: another word.
+    """
+    with contextlib.suppress(ValueError):
+        if 0 <= float(word) < math.inf:
+            return float(word)
+    raise argparse.ArgumentTypeError(f"got '{word}'; expected seconds, from 0")
 
 
 def positive_number(word: str) -> int:

@@ -12,13 +12,17 @@ def words_of(text: str) -> tuple[str, ...]:
     Raises:
       UserError: a line break that is not in quotes, or a word of more than 131,072 characters.
     """
+    return tuple(word for word in map(str.strip, values_of(text)) if word)
+
+
+def values_of(text: str) -> list[str]:
+    """Likewise with empty words and the spaces after a word; none in an empty text. Raises like `words_of`."""
     try:
-        words = next(csv.reader([text], skipinitialspace=True), list[str]())
+        return next(csv.reader([text], skipinitialspace=True), list[str]())
     except csv.Error as error:
         got = repr(text if len(text) < 80 else f"{text[:80]}...")
         wanted = 'expected words separated by commas, one with a line break in double quotes: "a\\nb"'
         raise UserError(f"got the list {got}; {wanted} ({error})") from error
-    return tuple(word for word in map(str.strip, words) if word)
 
 
 def quoted(word: str) -> str:

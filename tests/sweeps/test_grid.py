@@ -51,6 +51,13 @@ def test_each_value_of_a_key_is_a_run_of_its_own() -> None:
     assert [cell.group for cell in made[:2]] == ["fedprox-mu=0.1-data.augmentation=flip_crop_flip"] * 2
 
 
+def test_an_excluded_domain_is_never_the_unseen_one() -> None:
+    words = ["--config=fedavg", "--set", 'data.excluded="r0,r45"', "data.target="]
+    assert [cell.config.data.target for cell in cells_of(*words)] == ["r15"]
+    found = [cell.config.data.target for cell in cells_of(*words, "--targets", "all")]
+    assert found == ["r15", "r30", "r60", "r75"]
+
+
 def test_values_of_a_key_span_the_cells_of_a_spec() -> None:
     (first,) = [cell for cell in read_spec(spec_file("rotated_digits"), "paper") if cell.name == "fedavg-r0"]
     before = first.config.to_json()
@@ -136,6 +143,8 @@ def test_a_sweep_by_flags_ends_with_a_table_and_is_not_run_again(
         (["--config=fedavg", "--scale", "cpu"], "--scale got 'cpu' without SPEC"),
         (["--config=:rotated_digits", "--methods", "fedagv"], "unknown method 'fedagv'"),
         (["--config=fedavg:picas"], "unknown data set or preset 'picas'"),
+        (["--config=fedavg", "--targets", "r0", "--set", "data.excluded=r0"], "unknown domain of --targets 'r0'"),
+        (["--config=fedavg", "--set", "data.label=a\nb"], "got the list 'a\\nb'; expected words separated by commas"),
         (["--config=fedavg", "--targets", "r17"], "unknown domain of --targets 'r17'"),
         (["--config=fedavg:pacs", "--targets", "all"], "data_dir is empty"),
         (["--config=fedavg", "--set", "round=3"], "--set, for the run fedavg: unknown config key 'round'"),
@@ -161,6 +170,13 @@ def test_mistakes_are_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "-1", "soon"])
+def test_a_time_budget_is_a_number_of_seconds(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--config=fedavg", "--out", "DIR", f"--time_budget={seconds}"])
+    assert f"got '{seconds}'; expected seconds, from 0" in capsys.readouterr().err
 
 
 def test_where_and_how_runs_are_computed_is_no_reduction() -> None:

@@ -51,6 +51,31 @@ def test_a_share_takes_what_nobody_began_and_continues_what_is_its_own(tmp_path:
 
 
 @pytest.mark.usefixtures("pretending")
+def test_with_another_number_of_shares_unfinished_trials_are_divided_anew(tmp_path: Path) -> None:
+    words = ("--trials", "3", "--no_pruning", "--shard")
+    with pytest.raises(Interrupted):
+        work_on_trials(search_of(tmp_path, *words, "1/1"), Console(), StopAfter(4))
+    assert ended(tmp_path) == [False]
+    finish(search_of(tmp_path, *words, "2/2"))
+    assert ended(tmp_path) == [False, True, True]
+    finish(search_of(tmp_path, *words, "1/2"))
+    assert ended(tmp_path) == [True, True, True]
+
+
+@pytest.mark.parametrize("seed", ["-3", "1.5"])
+def test_a_seed_is_a_whole_number(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["fedprox", "--out", "DIR", f"--seed={seed}"])
+    assert f"got '{seed}'; expected a whole number from 0" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("pretending")
+def test_a_seed_may_be_larger_than_the_samplers(tmp_path: Path) -> None:
+    finish(search_of(tmp_path, "--trials", "2", "--seed", "99999999999"))
+    assert ended(tmp_path) == [True, True]
+
+
+@pytest.mark.usefixtures("pretending")
 def test_without_shares_any_unfinished_trial_is_continued(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         work_on_trials(search_of(tmp_path, "--trials", "1", "--shard", "1/2"), Console(), StopAfter(4))
