@@ -53,6 +53,8 @@ def main(argv: Sequence[str]) -> int:
     args = parse(argv)
     for file in filter(None, (args.json, args.csv)):
         check_output(file, args.run, [args.data])
+    if args.json and args.csv and args.json.resolve() == args.csv.resolve():
+        raise UserError(f"--json and --csv both got {args.csv}; expected two files; choose another name for one")
     refuse_deployment(args.run)
     predictor = open_predictor(args.run, chosen_of(args))
     if predictor.numeric:

@@ -9,6 +9,7 @@ subcommand's libraries are loaded only when it is called.
 """
 
 import importlib
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -86,7 +87,7 @@ def run_files(words: Sequence[str]) -> list[str]:
     if files := list(dict.fromkeys(filter(None, given))):
         from fdgjax.config.register import run_file  # here, as it loads JAX
 
-        os.environ[WITH] = os.pathsep.join(files)
+        os.environ[WITH] = json.dumps(files)
         for file in files:
             run_file(file)
     return rest
@@ -94,7 +95,8 @@ def run_files(words: Sequence[str]) -> list[str]:
 
 def files_of_with() -> list[str]:
     """The files of `--with` that were run."""
-    return [file for file in os.environ.get(WITH, "").split(os.pathsep) if file]
+    files: list[str] = json.loads(os.environ.get(WITH, "[]"))
+    return files
 
 
 def subcommand_lines() -> str:

@@ -136,6 +136,10 @@ def test_mistakes_are_one_line(
         (["--data", str(tmp_path)], "has no folder of a class that the model knows"),
         (["--data", str(tmp_path / "none")], "which is no folder"),
         (["--data", str(labelled), "--json", str(trained / "summary.json")], "would lie among the records"),
+        (
+            ["--data", str(labelled), *(f"--{kind}={tmp_path / 'same'}" for kind in ("json", "csv"))],
+            "expected two files",
+        ),
     ):
         assert evaluate.main(["evaluate", str(trained), *words]) == 2
         assert said in (line := capsys.readouterr().err)

@@ -11,7 +11,7 @@ import pytest
 
 import fdgjax
 from fdgjax.cli import methods, models, presets
-from fdgjax.cli.subcommands import COMMANDS, main, subcommand_lines
+from fdgjax.cli.subcommands import COMMANDS, files_of_with, main, subcommand_lines
 from fdgjax.config.command_line import parse
 from fdgjax.config.presets import PRESETS, PURPOSES
 from fdgjax.data.sources.loading import DATASETS
@@ -30,6 +30,16 @@ def test_help_has_a_line_for_each_subcommand(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_subcommand_has_a_door(name: str) -> None:
     assert callable(import_module(COMMANDS[name].module).main)
+
+
+def test_files_of_with_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FDGJAX_WITH", "[]")
+    files = [tmp_path / "a:b, c.py", tmp_path / 'd"e.py']
+    for file in files:
+        file.write_text("")
+    assert main(["fdgjax", "--with", str(files[0]), f"--with={files[1]}", "--version"]) == 0
+    assert files_of_with() == list(map(str, files))
+    assert main(["fdgjax", "--version"]) == 0
 
 
 def test_an_unknown_subcommand_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

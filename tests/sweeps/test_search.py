@@ -128,7 +128,7 @@ def test_a_line_that_a_power_cut_left_unfinished_is_removed(tmp_path: Path) -> N
 def test_the_best_stands_beside_the_configs_own_values_with_all_that_its_command_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FDGJAX_WITH", "my own.py")
+    monkeypatch.setenv("FDGJAX_WITH", '["my own.py"]')
     words = ["fedprox", "--out", str(tmp_path), "--tune", "mu=0.2,0.3", "--set", "rounds=2", "--data_dir", "DATA"]
     search = read_search(parser().parse_args([*words, "--trials", "9"]))
     assert search.total == 3, "the config's own value is run, though it is not among those of --tune"
