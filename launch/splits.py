@@ -97,7 +97,8 @@ def splits(_: str) -> str:
                 found = shares(table)
                 total = math.hypot(found.split, found.seed, found.rest)
                 points = [found.mean, found.split, found.seed, found.rest, total]
-                lines.append([method, title + when, *(f"{100 * x:.1f}" for x in points), f"{found.chance:.3f}"])
+                chance = "< 0.001" if found.chance < 0.001 else f"{found.chance:.3f}"
+                lines.append([method, title + when, *(f"{100 * x:.1f}" for x in points), chance])
     return "\n".join([*markdown_table(["method", "figure", *numbers], lines, right=numbers), ""])
 
 
