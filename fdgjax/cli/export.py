@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     if args.run.suffix == SUFFIX:
         if chosen != Chosen():
             raise UserError(f"{args.run} holds a single model; expected no option but --out")
-        export(open_model(args.run), args.run.parent, args.out)
+        export(open_model(args.run), args.run, args.out)
     else:
         refuse_deployment(args.run)
         export(open_classifier(args.run, **chosen._asdict()), args.run, args.out)

@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdgjax.config.command_line import joined_words, parse
+from fdgjax.config.schema import Config, DataConfig
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import categories_of, of_texts
 from fdgjax.data.sources.loading import TABLE_DATA
@@ -119,6 +120,7 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
 
     config, workdir = parse(words)
     table = config.data.name in TABLE_DATA
+    refuse_unused(asked, words, config, table)
     classes, columns, size = classes_in(asked.classes, table), columns_in(asked.columns), config.data.image_size
     parties = config.data.clients or asked.clients
     if len(classes) < 2 or not parties or not (columns if table else size):
@@ -137,9 +139,15 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     # A protocol with one client for each domain has no number of clients.
     data = dataclasses.replace(config.data, clients=clients if config.data.clients else 0)
     terms = Terms(dataclasses.replace(config, devices=1, data=data), classes, shape, clients, columns, unseen=unseen)
+    agreed = agree(terms)
     if config.model.frozen:
-        terms = terms._replace(trunk=trunk_content(agree(terms).client.trunk))
+        terms = terms._replace(trunk=trunk_content(agreed.client.trunk))
     place = asked.table if table else asked.images
+    if place and not agreed.method.server_training:
+        raise UserError(
+            f"--{'table' if table else 'images'} got '{place}', but '{config.method.name}' trains at the clients "
+            "alone, which needs none"
+        )
     samples = str(Path(place).absolute()) if place else ""
     app = Path(asked.app)
     settings = ServerSettings(terms, workdir, samples, asked.deadline, asked.least, asked.authentication)
@@ -153,6 +161,34 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     print(f"flwr run {asked.app}: {config.method.name}, {clients} clients{left}; the server's folder is {workdir}")
     print(f"for administrators: {operations}/README.md")
     return 0
+
+
+OF_A_SIMULATION = ("target", "server", "excluded", "homogeneity", "label_skew", "domains_per_client")
+"""Keys of `config.data` by which a simulation deals samples to clients, and which a deployment does not read."""
+
+
+def refuse_unused(asked: argparse.Namespace, words: Sequence[str], config: Config, table: bool) -> None:
+    """Raises a `UserError` for an option or a key that says nothing of a deployment's parties, each of which has its
+    own samples."""
+    given = {word.lstrip("-").partition("=")[0].removeprefix("config.data.") for word in words}
+    for key in OF_A_SIMULATION:
+        value, default = getattr(config.data, key), getattr(DataConfig(), key)
+        if key in given and value != default:
+            raise UserError(
+                f"config.data.{key} got {value!r}, but it deals a simulation's samples, and each party has its own; "
+                f"expected {default!r}; --unseen=client2 leaves a party out of training"
+            )
+    for option, of_tables in (("columns", True), ("table", True), ("images", False)):
+        if getattr(asked, option) and of_tables != table:
+            kind = "tables" if table else "no tables"
+            raise UserError(
+                f"--{option} got '{getattr(asked, option)}', but '{config.data.name}' has {kind}; expected none"
+            )
+    if asked.clients and config.data.clients and asked.clients != config.data.clients:
+        raise UserError(
+            f"--clients got {asked.clients} and config.data.clients {config.data.clients}; expected the number of "
+            "parties once"
+        )
 
 
 def classes_in(words: str, table: bool) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ from fdgjax.inference.new_samples import NewSamples, samples_at
 from fdgjax.inference.predictor import Chosen, Predictor, described, open_predictor
 from fdgjax.inference.program_use import SAMPLES
 from fdgjax.inference.safeguards import COVERAGE
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, whole_number
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import csv_text, write_text
 
@@ -93,7 +93,13 @@ def add_run(parser: argparse.ArgumentParser, name: str, what: str) -> None:
     """Adds the arguments that choose a model: a folder, called `name` and explained by `what`, and which of a run's."""
     add = parser.add_argument
     add("run", type=Path, metavar=name, help=what)
-    add("--client", type=int, default=UNSEEN, metavar="K", help="that client's model, from 0; else the unseen domain's")
+    add(
+        "--client",
+        type=whole_number,
+        default=UNSEEN,
+        metavar="K",
+        help="that client's model, from 0; else the unseen domain's",
+    )
     add("--seed", type=int, help="of a run with several seeds; else the first")
     add("--round", default="", metavar="R", help="last, selected or a number; else the selected one, if it is kept")
     add("--calibrated", action="store_true", help="with a temperature fitted on the run's validation data")
@@ -134,6 +140,11 @@ def opened(args: argparse.Namespace) -> tuple[Predictor, NewSamples]:
     refuse_deployment(args.run)
     if args.adapt is None:
         predictor = open_predictor(args.run, chosen_of(args)._replace(guarded=guarded))
+        if guarded and predictor.numeric:
+            raise UserError(
+                f"{args.run} predicts numbers, of which neither intervals nor distances are computed; expected no "
+                "--coverage and no --refuse-above"
+            )
         return predictor, samples_at(predictor.facts, args.samples)
     if guarded:
         raise UserError(

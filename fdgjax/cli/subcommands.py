@@ -54,7 +54,7 @@ COMMANDS: Mapping[str, Command] = {
 }
 """The subcommands by name, in the order of the help."""
 WITH = "FDGJAX_WITH"
-"""The environment variable that holds the files of `--with`."""
+"""The environment variable that holds the files of `--with`, a list in JSON."""
 
 
 @command
@@ -95,7 +95,7 @@ def run_files(words: Sequence[str]) -> list[str]:
 
 def files_of_with() -> list[str]:
     """The files of `--with` that were run."""
-    files: list[str] = json.loads(os.environ.get(WITH, "[]"))
+    files: list[str] = json.loads(os.environ.get(WITH) or "[]")
     return files
 
 

@@ -30,7 +30,7 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
     have the program's checksum.
 
     Args:
-      classifier: what is exported. run: the folder of its run.
+      classifier: what is exported. run: the folder of its run, or the file that a deployment left.
       out: the folder of the export.
     """
     make_folder(out)
@@ -40,5 +40,8 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
     write_bytes(out / PROGRAM, program)
     write_tensors(classifier, out / TENSORS)
     left_out = read_left_out(run) if classifier.client == UNSEEN else {}
-    write_text(out / CARD, card_of(classifier, bool(finished(Workdir(run), LOGGER.warning)), left_out))
+    # A deployment leaves a model when it is finished.
+    deployed = run.is_file()
+    done = deployed or bool(finished(Workdir(run), LOGGER.warning))
+    write_text(out / CARD, card_of(classifier, done, left_out, deployed))
     write_json(out / FACTS, facts_of(classifier) | {CHECKSUM: hashlib.sha256(program).hexdigest()})

@@ -116,13 +116,16 @@ def number_words(classifier: Classifier, answers: Answers) -> Words:
     )
 
 
-def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingProxyType({})) -> str:
+def card_of(
+    classifier: Classifier, finished: bool, left_out: LeftOut = MappingProxyType({}), deployed: bool = False
+) -> str:
     """The card as Markdown.
 
     Args:
       classifier: what is exported.
       finished: whether its run is finished.
       left_out: figures of domains that were unseen by runs with the same settings.
+      deployed: whether it is the single model that a deployment left.
     """
     import jax
 
@@ -150,7 +153,9 @@ def card_of(classifier: Classifier, finished: bool, left_out: LeftOut = MappingP
         start=f"\n- Starts from {weights_in_words(start)}." if (start := config.model.pretrained) else "",
         figures=measured_of(classifier),
         selection=selection_of(classifier, finished),
-        safeguards=NO_SETS if classifier.label_scale else safeguards_said(classifier, left_out, samples.many),
+        safeguards=NO_SETS
+        if classifier.label_scale
+        else safeguards_said(classifier, left_out, samples.many, measurable=not deployed),
         warning=warning_of(classifier.outline, unseen),
     )
 
@@ -200,13 +205,14 @@ def up_to(classifier: Classifier) -> list[Record]:
 def selection_of(classifier: Classifier, finished: bool) -> str:
     """Whether the exported round is the one that the run's rule chooses, and what that rule looks at."""
     trained, rule = classifier.trained, classifier.outline.config.selection
+    looks_at = f"The rule looks at {SELECTIONS[rule].looks_at}."
+    if not trained.records:  # beside a node's model
+        return f"The round was chosen by the run's rule `{rule}`. {looks_at}"
     chosen = reported(trained.records, rule).get("round")
     is_chosen = chosen == trained.round or (chosen is None and rule == "last")
     other = "" if is_chosen else f": that is round {chosen}" if chosen else ": no round was evaluated yet"
     said = f"Round {trained.round} is {'' if is_chosen else 'not '}the one that the run's rule `{rule}` chooses"
-    return f"{said}{other}. The rule looks at {SELECTIONS[rule].looks_at}." + (
-        "" if finished else " The run is not finished."
-    )
+    return f"{said}{other}. {looks_at}" + ("" if finished else " The run is not finished.")
 
 
 def probabilities_said(classifier: Classifier) -> str:

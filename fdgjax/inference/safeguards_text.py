@@ -36,14 +36,13 @@ INTERVALS = (
 UNSEEN_MEASURED = "Nothing was set by the unseen domain; another one may be further away, and its coverage lower."
 
 
-def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str) -> str:
-    """What sets and distances promise, and their figures; `left_out`: see `card_of`. many: what samples are called."""
+def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str, measurable: bool = True) -> str:
+    """What sets and distances promise, and their figures; `left_out`: see `card_of`. many: what samples are called.
+    measurable: whether they can still be measured, on the data of the model's run."""
     guards, target = classifier.safeguards, classifier.outline.data.target
     if guards is None:
-        return (
-            f"Sets of classes and distances from the training {many} were not measured for this model: `fdgjax export "
-            "--guarded` measures them on the run's data."
-        )
+        how = ": `fdgjax export --guarded` measures them on the run's data" if measurable else ""
+        return f"Sets of classes and distances from the training {many} were not measured for this model{how}."
     whose, own = ("the clients", "the clients'")
     if classifier.client != UNSEEN:
         whose, own = classifier.whose, f"{classifier.whose}'s"

@@ -25,6 +25,7 @@ from fdgjax.run.outputs import RunOutput, places
 from fdgjax.run.records import Workdir, check_place, own_workdir
 from fdgjax.run.runner import summed_up, train_with_records
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.words import words_of
 
 LARGEST = 16
 """The default limit on the number of members of a family (the runs of one program)."""
@@ -47,7 +48,7 @@ def common(config: Config) -> dict[str, Any]:
     """The part of a config that all members of its family share; compared to group configs."""
     rest = to_plain(config) | {"seed": None}
     # They only change the tables of positions, which are arguments of the program.
-    rest["data"] |= {"target": None, "excluded": config.data.excluded.count(",") if config.data.excluded else None}
+    rest["data"] |= {"target": None, "excluded": len(words_of(config.data.excluded))}
     defaults = {field.name: field.default for field in dataclasses.fields(config.method)}
     rest["method"] = {
         name: (value == 0, value == defaults[name] == 1) if isinstance(value, float) else value

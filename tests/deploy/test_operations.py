@@ -133,6 +133,31 @@ def test_what_cannot_be_deployed_leaves_no_folder(asked: list[str], tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--config.data.target=client1"], "config.data.target got 'client1', but it deals a simulation's samples"),
+        (
+            ["--config.data.target=a", "--config.data.excluded=client0"],
+            "expected ''; --unseen=client2 leaves a party out",
+        ),
+        (["--config.data.label_skew=0.5"], "config.data.label_skew got 0.5"),
+        (["--config.data.domains_per_client=2"], "config.data.domains_per_client got 2"),
+        (["--columns=age,sex"], "--columns got 'age,sex', but 'folder' has no tables; expected none"),
+        (["--table=own.csv"], "--table got 'own.csv', but 'folder' has no tables"),
+        (["--images=own"], "--images got 'own', but 'fedavg' trains at the clients alone, which needs none"),
+        (["--clients=5"], "--clients got 5 and config.data.clients 3; expected the number of parties once"),
+    ],
+)
+def test_what_would_not_be_read_is_refused(
+    words: list[str], said: str, asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert flower([*asked, *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_versions_are_those_installed(tmp_path: Path) -> None:
     settings = ServerSettings(terms_of("fedavg", **{"model.name": "digits_cnn"}), tmp_path / "server")
     write_operations(tmp_path / "here", tmp_path / "app", settings, "h", 8000)

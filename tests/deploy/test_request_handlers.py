@@ -130,6 +130,7 @@ def test_the_models_that_a_deployment_leaves_are_exported_and_predict(
         np.testing.assert_allclose(found, jax.nn.softmax(logits), atol=1e-6)
         card, whose = (tmp_path / "out" / "README.md").read_text(), "client 1" if file == of_node else "unseen domains"
         assert f"the model of {whose}, after round 2 of 2" in card
+        assert all(words not in card for words in ("not finished", "no round was evaluated", "--guarded"))
     for main, words in ((predict, ["one.png"]), (export, ["--out", str(tmp_path / "another")])):
         assert main(["it", str(folder), *words]) == 2
         assert f"expected an export of its model: fdgjax export {folder}" in capsys.readouterr().err

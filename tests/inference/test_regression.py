@@ -80,10 +80,18 @@ def test_an_export_predicts_the_same_numbers_and_its_card_says_so(run: Path, hos
 
 
 def test_what_is_of_classes_alone_is_refused_in_one_line(
-    run: Path, hospitals: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, hospitals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    north = str(hospitals / "north.csv")
+    north, made = str(hospitals / "north.csv"), str(tmp_path / "made")
+    assert export(["fdgjax", str(run), "--out", made]) == 0
+    capsys.readouterr()
     for main, argv, words in (
+        (
+            predict,
+            [made, north, "--coverage", "0.9"],
+            "neither intervals nor distances are computed; expected no --cov",
+        ),
+        (predict, [made, north, "--refuse-above", "95%"], "neither intervals nor distances are computed"),
         (evaluate, [str(run), "--data", north], "predicts numbers, and these are figures of classes"),
         (predict, [str(run), north, "--calibrated"], "without probabilities; expected no --calibrated"),
         (predict, [str(run), north, "--coverage", "0.9"], "expected no sets of classes or distances"),

@@ -71,6 +71,11 @@ def on(cache: Path, name: str, target: str, excluded: str = "", **changes: Any) 
     return dataclasses.replace(config, data=dataclasses.replace(config.data, target=target, excluded=excluded))
 
 
+def test_names_with_commas_are_counted_as_one_domain(cache: Path) -> None:
+    one, two, other = (on(cache, "fedavg", "r45", excluded) for excluded in ('"north, east"', "north,east", "r0"))
+    assert batches([one, two, other]) == [[0, 2], [1]]
+
+
 @pytest.mark.slow
 def test_members_may_have_other_unseen_and_excluded_domains(cache: Path, tmp_path: Path) -> None:
     configs = [
