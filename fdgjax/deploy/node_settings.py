@@ -53,6 +53,8 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
     fresh = settings.get("fresh", False)
     if not isinstance(fresh, bool):
         raise UserError(f"--node-config got fresh='{fresh}'; expected fresh=true or fresh=false, without quotes")
+    if settings.get("epsilon") == 0:
+        raise UserError("--node-config got epsilon=0, which allows no answer; expected more, such as epsilon=3")
     place = str(settings.get("held_out", ""))
     whole = place == "none"
     return NodeSettings(

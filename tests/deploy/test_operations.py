@@ -268,6 +268,7 @@ def test_a_nodes_own_settings_are_refused_in_one_line() -> None:
         ({"epsilon": -1.0}, "epsilon=-1.0; expected a number from 0"),
         ({"epsilon": math.nan}, "epsilon=nan; expected a number from 0"),
         ({"fresh": "false"}, "fresh='false'; expected fresh=true or fresh=false"),
+        ({"epsilon": 0}, "epsilon=0, which allows no answer; expected more"),
         ({"client": True}, "lacks the client's number"),
     ):
         with pytest.raises(UserError, match=re.escape(words)):
