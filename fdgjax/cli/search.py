@@ -125,7 +125,7 @@ def read_search(args: argparse.Namespace) -> Search:
     fixed = single_values(args.set)
     before = config.figures
     set_keys(config, fixed)
-    figure = check_figure(args.figure or accuracy_key(config.task, "id"))
+    figure = check_figure(args.figure or accuracy_key(config.task, "id"), config.task)
     config.figures = with_figure(config.figures, figure)
     if config.figures != before:
         fixed = [*(word for word in fixed if not word.startswith("figures=")), f"figures={config.figures}"]

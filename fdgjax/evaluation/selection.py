@@ -37,8 +37,9 @@ def accuracies(scope: str) -> tuple[str, str]:
 
 
 def accuracy_key(task: str, scope: str) -> str:
-    """The key of the main figure of a task, an entry of `fdgjax.data.numeric_labels.TASKS`."""
-    return accuracies(scope)[TASKS[task].numeric]
+    """The key of the main figure of a task, an entry of `fdgjax.data.numeric_labels.TASKS`; raises a `UserError` for
+    another word."""
+    return accuracies(scope)[lookup("task", task, TASKS).numeric]
 
 
 def most_accurate(scope: str) -> Callable[[Sequence[Record]], Record]:

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
 from fdgjax.config.command_line import read_value
+from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.evaluation.figure_kinds import larger_is_better, table_scale
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES
@@ -21,6 +22,7 @@ from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import check_values
 from fdgjax.sweeps.share import Share
 from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.registry import lookup
 
 ACCURACY = "id_accuracy"
 """Each client's own model on its validation data, mean over the clients: the figure of a search that names no other."""
@@ -110,8 +112,12 @@ def refuse_unseen(config: ConfigDict) -> None:
         )
 
 
-def check_figure(figure: str) -> str:
-    """The figure; raises a `UserError` for one that is not of the clients' held-out data."""
+def check_figure(figure: str, task: str) -> str:
+    """The figure; raises a `UserError` for one that is not of the clients' held-out data, or not of the task."""
+    numeric = lookup("task", task, TASKS).numeric
+    if (figure.partition("_")[2].removeprefix("all_") in NUMBER_FIGURES) != numeric:
+        wanted = "id_rmse or id_r2" if numeric else ACCURACY
+        raise UserError(f"--figure got '{figure}', which a {task} does not have; expected a figure such as {wanted}")
     name, plain = figure_in(figure), ("accuracy", *NUMBER_FIGURES)
     if figure in [f"{scope}_{one}" for one in plain for scope in ("id", "id_all")] or (
         name and figure in (f"id_{name}", f"id_all_{name}")

@@ -240,6 +240,7 @@ def test_training_afterwards_uses_all_domains_or_all_but_the_target() -> None:
         (["--config.data.excluded=r0,r15,r30,r60,r75"], "choose got 1 training domains, r45; expected at least two"),
         (["--figure", "nonsense"], "the figure got 'nonsense'; expected a key of summary.json that ends in accuracy"),
         (["--config.rouns=3"], "did you mean 'rounds'"),
+        (["--config.task=foo"], "unknown task 'foo'"),
         (["--search", "-1"], "choose got search=-1; expected a number of draws"),
         (["--config.selection=oracle", "--methods", "fedavg"], "looks at the unseen domain"),
     ],

@@ -78,6 +78,15 @@ def test_no_search_looks_at_the_unseen_domain(tmp_path: Path) -> None:
     for figure in ("ood_auroc", "worst_domain_auroc", "id_loss", "auroc"):
         with pytest.raises(UserError, match=f"--figure got '{figure}'; expected one of the clients' held-out data"):
             search_of(tmp_path, "--figure", figure)
+    for more in ((), ("--figure", "id_auroc")):
+        with pytest.raises(UserError, match="unknown task 'foo'; expected one of: classification, regression"):
+            search_of(tmp_path, *more, "--set", "task=foo")
+    for figure in ("id_rmse", "id_all_r2"):
+        with pytest.raises(UserError, match=f"got '{figure}', which a classification does not have"):
+            search_of(tmp_path, "--figure", figure)
+    with pytest.raises(UserError, match=r"got 'id_auroc', which a regression does not have; .* id_rmse or"):
+        search_of(tmp_path, "--figure", "id_auroc", "--set", "task=regression")
+    assert search_of(tmp_path, "--figure", "id_rmse", "--set", "task=regression").figure == "id_rmse"
     assert search_of(tmp_path, "--figure", "id_all_auroc").config.figures == "auroc"
 
 
