@@ -202,6 +202,7 @@ def trained(sweep: Sweep, domains: Sequence[str], console: Console, stopped: boo
     if unfinished(sweep):
         if stopped:
             raise Interrupted(stopped_sweep(sweep))
+        console.say(f"held or lost by other processes: {cell.name}; once these have ended, the same command goes on")
         return 1
     path, recommended = sweep.out / cell.name, cell.name.removeprefix("trained-")
     data_dir = cell.config.data.dir
