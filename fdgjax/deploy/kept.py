@@ -15,7 +15,7 @@ from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.sources.array_files import DAMAGED
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.node_settings import NodeSettings
-from fdgjax.deploy.terms import Terms, to_words
+from fdgjax.deploy.terms import Terms, federation_facts, to_words
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 from fdgjax.utils.variables import flatten
@@ -24,7 +24,7 @@ from fdgjax.utils.variables import flatten
 def state_file(settings: NodeSettings, terms: Terms) -> Path:
     """The file of this experiment's state; an experiment with other terms has another file."""
     plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
-    identity = (plain, terms.class_names, terms.sample_shape, terms.clients, terms.columns, terms.unseen)
+    identity = (plain, *federation_facts(terms).values())
     encoding = "" if terms.encoding is None else repr(encoding_to_plain(terms.encoding))
     digest = hashlib.sha256(repr((*identity, encoding)).encode()).hexdigest()[:16]
     return settings.states / f"{digest}-client{settings.client}" / "state.npz"

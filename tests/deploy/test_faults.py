@@ -1,4 +1,5 @@
-"""Messages that are late or come twice, and nodes that do not fit: one line, nothing is lost, and the others go on."""
+"""Messages that are late or come twice, and nodes and folders that do not fit: one line, nothing is lost, and the
+others go on."""
 
 import dataclasses
 import json
@@ -12,6 +13,8 @@ from PIL import Image
 
 from fdgjax.config import make_config, read_config
 from fdgjax.config.schema import DefenceConfig
+from fdgjax.data.columns import Column
+from fdgjax.deploy.folder import FEDERATION, open_folder
 from fdgjax.deploy.image_folder import decoded_folder
 from fdgjax.deploy.kept import read_kept, state_file
 from fdgjax.deploy.request_handlers import serve
@@ -19,6 +22,7 @@ from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.terms import agree, to_words
 from fdgjax.deploy.wire import Reply, Request
+from fdgjax.run.records import Workdir, read_config_file
 from fdgjax.utils.errors import UserError
 from tests.deploy.faulty import Faulty, is_simulated, one_line, run, server, trial
 from tests.deploy.trial import Trial, make_trial, node_settings
@@ -198,3 +202,42 @@ def test_a_client_whose_samples_became_fewer_ends_the_run_in_one_line(
         UserError, match=r"client 1 holds 11 samples and held 12 when this run began; expected the same"
     ):
         run(server, Faulty(settings), tmp_path)
+
+
+# Folders that do not fit
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"unseen": 0}, "unseen is None there and 0 here"),
+        ({"class_names": ("x", "y")}, r"class_names is \['0', .*\] there and \['x', 'y'\] here"),
+        ({"sample_shape": (9, 9, 1)}, r"sample_shape is \[.*, 1\] there and \[9, 9, 1\] here"),
+        ({"clients": 3}, "clients is 2 there and 3 here"),
+        ({"columns": (Column("age"),)}, r"columns is \[\] there and \[\['age', \[\]\]\] here"),
+        ({"trunk": "abc"}, "trunk is '' there and 'abc' here"),
+    ],
+)
+def test_a_folder_with_the_run_of_another_federation_is_refused(
+    changes: dict[str, Any], words: str, trial: Trial, tmp_path: Path
+) -> None:
+    open_folder(tmp_path, trial.terms)
+    open_folder(tmp_path, trial.terms)
+    for rounds in (3, 4):  # the run is not continued, either
+        config = dataclasses.replace(trial.terms.config, rounds=rounds)
+        with pytest.raises(
+            UserError, match=f"holds another federation's run: {words}; expected the same; make the app"
+        ):
+            open_folder(tmp_path, trial.terms._replace(config=config, **changes))
+    assert read_config_file(Workdir(tmp_path))["config"]["rounds"] == 3
+
+
+def test_a_folder_of_an_earlier_version_goes_on_and_is_the_federations_from_then(trial: Trial, tmp_path: Path) -> None:
+    open_folder(tmp_path, trial.terms)
+    (tmp_path / FEDERATION).unlink()
+    open_folder(tmp_path, trial.terms)
+    with pytest.raises(UserError, match="another federation's run"):
+        open_folder(tmp_path, trial.terms._replace(unseen=1))
+    (tmp_path / FEDERATION).write_text("{}")
+    with pytest.raises(UserError, match=r"is damaged .*; restore it from a copy, or make the app with another"):
+        open_folder(tmp_path, trial.terms)
