@@ -9,23 +9,21 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.aggregation.updates import largest_magnitude
+from fdgjax.deploy.delivery import deliver
 from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
-from fdgjax.deploy.kept import MODEL, facts_of_model, write_model
-from fdgjax.deploy.node import NEVER, checked_leaves
-from fdgjax.deploy.placement import unseen_from_server
+from fdgjax.deploy.node import checked_leaves
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
-from fdgjax.deploy.request_handlers import instead_of
-from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
+from fdgjax.deploy.requests import requests_of
 from fdgjax.deploy.server import DeployedRound, DeployedState, Sending, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import SELECTED, Reply, Transport, payload
+from fdgjax.deploy.wire import Reply, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.run.extend_rounds import as_planned
 from fdgjax.run.loop import Progress, follow_rounds, is_due, keep_records
 from fdgjax.run.records import History, open_checkpoints
-from fdgjax.run.selected import chosen_round, updated
+from fdgjax.run.selected import updated
 from fdgjax.utils.errors import UserError
 
 Say = Callable[[str], None]
@@ -83,7 +81,7 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
             held = last.state
         write_records(workdir, records[0])
         write_result(workdir, server, lengths, records[0])
-        deliver(server, transport, held, policy, folder, say, records[0], selected)
+        deliver(server, transport, held, policy.deadline, folder, say, records[0], selected)
     finally:
         checkpoints.close()
     return held
@@ -252,40 +250,3 @@ def largest_of(reply: Reply) -> float:
     """
     said = float(reply.facts["largest"])
     return math.inf if math.isnan(said) else max(said, float(largest_magnitude(reply.arrays)))
-
-
-def deliver(
-    server: ServerPrograms,
-    transport: Transport,
-    held: DeployedState,
-    policy: Policy,
-    folder: Path,
-    say: Say,
-    records: Sequence[Record],
-    selected: DeployedState | None,
-) -> None:
-    """After the last round: sends each client what its model is computed from, and writes the model for an unseen
-    domain if the server alone can compute it; those of the selected round, if the config selects one by the clients'
-    held-out samples."""
-    method, config = server.agreed.method, server.agreed.terms.config
-    count = server.agreed.terms.clients
-    chosen = chosen_round(records, config) if selected is not None else None
-    more = {SELECTED: NEVER if chosen is None else chosen}
-    sent = [sent_to(server, held, client) for client in range(count)]
-    told = transport.exchange(requests_of(server, held, "finish", range(count), sent, more), policy.deadline)
-    failed = [f"client {reply.client}: {reply.error}" for reply in told if reply.error]
-    others = [
-        f"client {reply.client}: {instead_of(chosen)}"
-        for reply in told
-        if chosen not in (None, config.rounds) and not reply.error and reply.facts[SELECTED] != chosen
-    ]
-    written = f"{len(told) - len(failed)} of {count} clients have written their model"
-    say("; ".join([written, *failed, *others]))
-    if not unseen_from_server(method, server.federation, server.placement):
-        say("the model for an unseen domain needs what is at the nodes: the server has none")
-        return
-    models = unseen_models(server, held if selected is None else selected)
-    file = folder / MODEL
-    last = config.rounds if chosen is None else chosen
-    write_model(file, models, facts_of_model(server.agreed.terms, last, NEVER))
-    say(f"the model for unseen domains{'' if chosen is None else f', of round {chosen}'}: {file}")

@@ -16,8 +16,11 @@ from fdgjax.cli.flower import unseen_in
 from fdgjax.cli.report import main as report
 from fdgjax.config import make_config, read_config, split_seed_of
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.deploy import evaluated_rounds
 from fdgjax.deploy.evaluated_rounds import COUNTED, OF_UNSEEN
+from fdgjax.deploy.finished_model import read_model
 from fdgjax.deploy.folder import images_of
+from fdgjax.deploy.kept import MODEL
 from fdgjax.deploy.own_samples import OwnPlaces, positions
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
@@ -156,7 +159,7 @@ def test_a_client_that_missed_the_selected_rounds_evaluation_says_that_it_has_th
             self.away = {1} if requests[0].action == "evaluate" else set()
             return super().exchange(requests, deadline)
 
-    monkeypatch.setattr("fdgjax.deploy.rounds.chosen_round", lambda records, config: 1)
+    monkeypatch.setattr("fdgjax.deploy.delivery.reported", lambda records, rule: records[0])
     those, said = trial(cache, "fedavg", selection="validation"), list[str]()
     server = make_server(agree(those.terms), those.server)
     run_rounds(server, Misses(node_settings(those, tmp_path)), tmp_path / "server", Policy(1.0), said.append)
@@ -165,6 +168,31 @@ def test_a_client_that_missed_the_selected_rounds_evaluation_says_that_it_has_th
     assert [record.getMessage() for record in caplog.records if line in record.getMessage()] == [
         f"{next(tmp_path.glob('node1/states/*/model.safetensors'))} holds {line}"
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("best", [2, 3])
+def test_the_delivered_models_are_those_of_the_round_that_the_summary_reports(
+    best: int, cache: Path, perceptron: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if that is the last one, which only this run evaluates and no longer one would."""
+    made = evaluated_rounds.figures_of
+
+    def figures(*asked: Any) -> dict[str, Any]:
+        return made(*asked) | {"id_accuracy": 1.0 if next(numbers) == best else 0.0}
+
+    numbers = iter((2, 3))
+    monkeypatch.setattr(evaluated_rounds, "figures_of", figures)
+    deployed(trial(cache, "fedavg", selection="validation", rounds=3, eval_every=2), tmp_path)
+    summary = json.loads((tmp_path / "server" / "summary.json").read_text())
+    assert summary["selection"]["validation"]["round"] == best
+    files = [tmp_path / "server" / MODEL, *tmp_path.glob(f"node*/states/*/{MODEL}")]
+    assert [read_model(file)[1]["round"] for file in files] == [str(best)] * 3
+    shared, *own = (read_model(file)[0] for file in files)
+    for found in own:
+        assert {path: leaf.tobytes() for path, leaf in found.items()} == {
+            path: leaf[0].tobytes() for path, leaf in shared.items()
+        }
 
 
 @pytest.mark.parametrize(
