@@ -13,7 +13,7 @@ from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, no_samples
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR
 
 FACTS: Mapping[str, str] = {
     "accepted": "the last round in which the server used this client's message",
@@ -27,6 +27,7 @@ FACTS: Mapping[str, str] = {
     "selected": "the round whose models are the best so far, or whose model is written, -1 for none",
     "seconds": "how long the node worked",
     "withheld": "of which of its samples the node sends no counts, as they are too few",
+    "workdir": "a random name of the server's folder, by which a node keeps the models of its runs apart",
     "written": "that the model is written",
 }
 """What messages say beside their arrays, by name; see `Request.facts` and `Reply.facts`."""
@@ -46,8 +47,8 @@ KINDS: Mapping[str, Kind] = {
     "join": Kind("when a node connects", (), ("samples", *WORK)),
     "describe": Kind("once, before the first round", (), WORK),
     "train": Kind("in each round", PROGRESS, ("loss", "largest", "round", *WORK)),
-    "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED), ("withheld", *WORK)),
-    "finish": Kind("once, after the last round", (*PROGRESS, SELECTED), ("written", SELECTED, *WORK)),
+    "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED, WORKDIR), ("withheld", *WORK)),
+    "finish": Kind("once, after the last round", (*PROGRESS, SELECTED, WORKDIR), ("written", SELECTED, *WORK)),
 }
 """The messages, by a request's `action`."""
 

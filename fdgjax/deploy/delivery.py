@@ -1,17 +1,18 @@
 """After the last round: each client's model is written at its node, and the model for unseen domains at the server."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fdgjax.config import Config
 from fdgjax.deploy.evaluated_rounds import Say
+from fdgjax.deploy.folder import name_of
 from fdgjax.deploy.kept import MODEL, facts_of_model, write_model
 from fdgjax.deploy.node import NEVER
 from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.request_handlers import instead_of
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
-from fdgjax.deploy.wire import SELECTED, Transport
+from fdgjax.deploy.wire import SELECTED, WORKDIR, Fact, Transport
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.run.selected import keeps_state
@@ -33,7 +34,7 @@ def deliver(
     method, config = server.agreed.method, server.agreed.terms.config
     count = server.agreed.terms.clients
     chosen, state = delivered(records, config, held, selected)
-    more = {SELECTED: NEVER if chosen is None else chosen}
+    more: Mapping[str, Fact] = {SELECTED: NEVER if chosen is None else chosen, WORKDIR: name_of(folder)}
     sent = [sent_to(server, held, client) for client in range(count)]
     told = transport.exchange(requests_of(server, held, "finish", range(count), sent, more), deadline)
     failed = [f"client {reply.client}: {reply.error}" for reply in told if reply.error]

@@ -15,7 +15,7 @@ from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Fact, Request, Transport
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR, Fact, Request, Transport
 from fdgjax.evaluation.metrics import Metrics, Record, accuracy_by_client, figures, measure
 from fdgjax.evaluation.tally import BINS, Tallies, Tally
 from fdgjax.run.selected import chosen_round, keeps_state
@@ -34,7 +34,7 @@ def domain_names(terms: Terms) -> tuple[str, ...]:
 
 
 def make_evaluation(
-    server: ServerPrograms, transport: Transport, deadline: float, records: Sequence[Record], say: Say
+    server: ServerPrograms, transport: Transport, deadline: float, records: Sequence[Record], say: Say, name: str
 ) -> Callable[[DeployedState], Record]:
     """The evaluation of a state at the nodes: its figures, for the round's record.
 
@@ -42,6 +42,7 @@ def make_evaluation(
       server, transport: of the run. deadline: see `fdgjax.deploy.rounds.Policy`.
       records: of the rounds before, by which a model is selected so far.
       say: what is told of nodes that send nothing.
+      name: of the server's folder, see `WORKDIR`.
     """
     terms = server.agreed.terms
     known = unseen_from_server(server.agreed.method, server.federation, server.placement)
@@ -56,10 +57,11 @@ def make_evaluation(
         each = [{**{f"{OWN}{k}": v for k, v in sent_to(server, held, client).items()}, **shared} for client in asked]
         chosen = chosen_round(records, terms.config) if keeps_state(terms.config.selection) else None
         selected = NEVER if chosen is None else chosen
-        requests = requests_of(server, held, "evaluate", asked, each, {SELECTED: selected})
+        more: Mapping[str, Fact] = {SELECTED: selected, WORKDIR: name}
+        requests = requests_of(server, held, "evaluate", asked, each, more)
         if terms.unseen is not None and known:
             facts: Mapping[str, Fact] = {"round": int(held.state.round), "accepted": NEVER, "elsewhere": "[]"}
-            requests.append(Request("evaluate", terms.unseen, to_words(terms), shared, {**facts, SELECTED: selected}))
+            requests.append(Request("evaluate", terms.unseen, to_words(terms), shared, {**facts, **more}))
         if not requests:
             return {}
         told = transport.exchange(requests, deadline)

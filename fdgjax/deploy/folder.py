@@ -7,6 +7,7 @@ tells the federation from others.
 import dataclasses
 import json
 import statistics
+import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -52,7 +53,11 @@ DEPLOYED = (
 STATES = "server_states"
 """The folder of the server's checkpoints, which are no simulated run's."""
 FEDERATION = "federation.json"
-"""The file with the `identity` of the federation: the config alone may be another federation's, too."""
+"""The file with the `identity` of the federation, as the config alone may be another federation's, too, and with the
+folder's name."""
+NAME = "name"
+AGAIN = "make the app with another --workdir to begin again"
+"""What helps with a folder that cannot be used."""
 
 
 def open_folder(folder: Path, terms: Terms) -> Workdir:
@@ -70,8 +75,13 @@ def open_folder(folder: Path, terms: Terms) -> Workdir:
         prolong(Workdir(folder), terms.config, earlier)
     workdir = open_workdir(folder, terms.config)
     if not file.is_file():  # a new folder, or one that an earlier version made
-        write_checked_json(file, identity(terms))
+        write_checked_json(file, {**identity(terms), NAME: uuid.uuid4().hex})
     return workdir
+
+
+def name_of(folder: Path) -> str:
+    """The name of the server's folder, see `WORKDIR`; raises a `UserError` like `open_folder`."""
+    return str(read_federation(folder / FEDERATION)[NAME])
 
 
 def identity(terms: Terms) -> dict[str, Any]:
@@ -83,17 +93,21 @@ def identity(terms: Terms) -> dict[str, Any]:
 def refuse_others(file: Path, terms: Terms) -> None:
     """Raises a `UserError` if the folder's file is damaged, or says that the run is another federation's; the message
     names the first entry that differs."""
-    again = "make the app with another --workdir to begin again"
-    try:
-        held = read_checked_json(file)
-    except Damaged as error:
-        raise Damaged(f"{error}; restore it from a copy, or {again}") from error
-    if differing := first_difference(identity(terms), held):
+    held = read_federation(file)
+    if differing := first_difference({**identity(terms), NAME: held[NAME]}, held):
         name, here, there = differing
         raise UserError(
             f"workdir {file.parent} holds another federation's run: {name} is {there!r} there and {here!r} here; "
-            f"expected the same; {again}"
+            f"expected the same; {AGAIN}"
         )
+
+
+def read_federation(file: Path) -> dict[str, Any]:
+    """The content of such a file; raises `Damaged` if it differs from its checksum."""
+    try:
+        return read_checked_json(file)
+    except Damaged as error:
+        raise Damaged(f"{error}; restore it from a copy, or {AGAIN}") from error
 
 
 def refuse_schedules(folder: Path, terms: Terms, earlier: int) -> None:

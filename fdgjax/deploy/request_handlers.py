@@ -12,8 +12,9 @@ from fdgjax.deploy.evaluation import Evaluate, make_evaluate, unseen_shapes
 from fdgjax.deploy.kept import (
     MODEL,
     facts_of_model,
+    facts_of_run,
     keep_model,
-    model_file,
+    kept_model,
     read_kept,
     refuse_older,
     state_file,
@@ -137,7 +138,7 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
         file = state_file(settings, terms)
         own = model_of(prepared.node, sent, accepted_by(settings, request, file), read_kept(file))
         if keeps_state(terms.config.selection):
-            facts = facts_of_model(terms, int(request.facts["round"]), settings.client)
+            facts = facts_of_model(terms, int(request.facts["round"]), settings.client) | facts_of_run(request)
             keep_model(file.parent, own, int(request.facts[SELECTED]), facts)
     found = prepared.evaluation()(own, unseen, int(request.facts["round"]))
     return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
@@ -150,7 +151,7 @@ def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared])
     terms = from_words(request.terms)
     node, file = node_of(settings, request.terms, nodes), state_file(settings, terms)
     written, chosen = file.parent / MODEL, int(request.facts[SELECTED])
-    if chosen != NEVER and (kept := model_file(file.parent, chosen)).exists():
+    if chosen != NEVER and (kept := kept_model(file.parent, chosen, request)) is not None:
         write_bytes(written, kept.read_bytes())
         return Reply(settings.client, {}, {"written": True, SELECTED: chosen})
     own = model_of(node, request.arrays, accepted_by(settings, request, file), read_kept(file))

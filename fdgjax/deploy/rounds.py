@@ -11,7 +11,7 @@ import numpy as np
 from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.deploy.delivery import deliver
 from fdgjax.deploy.evaluated_rounds import make_evaluation
-from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
+from fdgjax.deploy.folder import STATES, in_words, name_of, open_folder, write_records, write_result
 from fdgjax.deploy.node import checked_leaves
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
 from fdgjax.deploy.requests import requests_of
@@ -64,7 +64,7 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
             check_lengths(held, lengths, terms)
             say(f"continuing after round {int(held.state.round)} of {terms.config.rounds}")
             records = [as_planned(of_seed, terms.config) for of_seed in records]
-        evaluate = make_evaluation(server, transport, policy.deadline, records[0], say)
+        evaluate = make_evaluation(server, transport, policy.deadline, records[0], say, name_of(folder))
 
         def save(progress: Progress) -> None:
             nonlocal selected
