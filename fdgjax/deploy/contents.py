@@ -46,7 +46,7 @@ PROGRESS = ("round", "accepted", "elsewhere")
 KINDS: Mapping[str, Kind] = {
     "join": Kind("when a node connects", (), ("samples", *WORK)),
     "describe": Kind("once, before the first round", (), WORK),
-    "train": Kind("in each round", PROGRESS, ("loss", "largest", "round", *WORK)),
+    "train": Kind("in each round", PROGRESS, ("loss", "largest", "round", "samples", *WORK)),
     "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED, WORKDIR), ("withheld", *WORK)),
     "finish": Kind("once, after the last round", (*PROGRESS, SELECTED, WORKDIR), ("written", SELECTED, *WORK)),
 }

@@ -106,8 +106,8 @@ def handle_describe(settings: NodeSettings, request: Request, nodes: dict[str, P
 
 
 def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
-    """Trains one round; replies with the message, the message's largest magnitude, and the mean loss or, where samples
-    are protected, the epsilon spent. The row stays here."""
+    """Trains one round; replies with the message, the message's largest magnitude, the number of samples, and the mean
+    loss or, where samples are protected, the epsilon spent. The row stays here."""
     node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
     round_, accepted = int(request.facts["round"]), accepted_by(settings, request, file)
     elsewhere = frozenset(json.loads(str(request.facts["elsewhere"])))
@@ -117,7 +117,8 @@ def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Prep
     write_kept(file, kept._replace(run=request.run))
     told = {"loss": made.loss, "privacy_epsilon": made.epsilon}
     facts = {name: fact for name, fact in told.items() if fact is not None}
-    return Reply(settings.client, made.message, {"largest": made.largest, "round": round_, **facts})
+    always = {"largest": made.largest, "round": round_, "samples": node.length}
+    return Reply(settings.client, made.message, {**always, **facts})
 
 
 def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:

@@ -29,7 +29,7 @@ from fdgjax.utils.errors import UserError
 Say = Callable[[str], None]
 
 
-NUMBERS = ("round", "largest", "seconds", "compiled")
+NUMBERS = ("round", "largest", "samples", "seconds", "compiled")
 """Facts of every reply to a request to train."""
 
 
@@ -95,11 +95,18 @@ def on_host(held: DeployedState) -> DeployedState:
 def check_lengths(held: DeployedState, lengths: np.ndarray, terms: Terms) -> None:
     """Raises a `UserError` if a client's number of samples has changed since the run began."""
     for client, before, now in zip(terms.trained, held.lengths, lengths, strict=True):
-        if before != now:
-            raise UserError(
-                f"client {client} holds {now} samples and held {before} when this run began; expected the same; "
-                "restore them, or begin again with another workdir"
-            )
+        if changed := changed_length(before, now):
+            raise UserError(f"client {client} {changed}")
+
+
+def changed_length(before: float, now: float) -> str:
+    """What is said of a client whose number of samples was another one when the run began; '' for the same."""
+    if before == now:
+        return ""
+    return (
+        f"holds {now:g} samples and held {before:g} when this run began; expected the same; restore them, or begin "
+        "again with another workdir"
+    )
 
 
 def rounds(
@@ -113,6 +120,7 @@ def rounds(
     """The rounds up to the configured number, each with its `DeployedState`; `evaluate` gives the figures of a state,
     `say` is told of answers that are not used. Raises like `run_rounds`."""
     terms, config = server.agreed.terms, server.agreed.terms.config
+    lengths = dict(zip(terms.trained, map(int, held.lengths), strict=True))
     drop = config.drop_nonfinite or server.agreed.plan.defence is not None
     while int(held.state.round) < config.rounds:
         begin = time.perf_counter()
@@ -124,7 +132,7 @@ def rounds(
         least = min(policy.least, len(requests))
         while len(came) < least:
             asked = time.monotonic()
-            told = [readable(server, reply) for reply in transport.exchange(requests, policy.deadline)]
+            told = [readable(server, reply, lengths) for reply in transport.exchange(requests, policy.deadline)]
             came = list(answers(told, policy, int(held.state.round), say))
             if len(came) < least:
                 # Nodes that fail at once are not asked again at once.
@@ -197,8 +205,9 @@ def loss_of(reply: Reply | None) -> float | None:
     return None if math.isnan(loss) else loss
 
 
-def readable(server: ServerPrograms, reply: Reply) -> Reply:
-    """A reply to a request to train, with an error instead where it lacks what every such reply has."""
+def readable(server: ServerPrograms, reply: Reply, lengths: Mapping[int, int]) -> Reply:
+    """A reply to a request to train, with an error instead where it lacks what every such reply has, or where the
+    client's samples are no longer as many as in `lengths`, by party."""
     privacy = server.agreed.plan.privacy
     numbers = (*NUMBERS, *(("privacy_epsilon",) if privacy and privacy.samples else ()))
     try:
@@ -206,6 +215,8 @@ def readable(server: ServerPrograms, reply: Reply) -> Reply:
             checked_leaves(reply.arrays, server.shapes.message, "its message")
             for name in (*numbers, *(("loss",) if "loss" in reply.facts else ())):
                 float(reply.facts[name])
+            if changed := changed_length(lengths[reply.client], float(reply.facts["samples"])):
+                raise UserError(f"it {changed}")
     except UserError as error:
         return Reply(reply.client, {}, {}, str(error))
     except (KeyError, TypeError, ValueError, OverflowError):

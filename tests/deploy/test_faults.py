@@ -259,6 +259,23 @@ def test_a_client_whose_samples_became_fewer_ends_the_run_in_one_line(
         run(server, Faulty(settings), tmp_path)
 
 
+@pytest.mark.slow
+def test_a_client_whose_samples_become_fewer_during_the_run_is_noticed_in_that_round(
+    trial: Trial, server: ServerPrograms, tmp_path: Path
+) -> None:
+    class Loses(Faulty):
+        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
+            if round_ == 0:
+                next(self.settings[1].samples.rglob("*.png")).unlink()
+            return replies
+
+    line = "it holds 11 samples and held 12 when this run began; expected the same; restore them, or begin again"
+    with pytest.raises(UserError, match=f"^client 1: {line}"):
+        run(server, Loses(node_settings(trial, tmp_path / "a")), tmp_path / "a")
+    said = run(server, Loses(node_settings(trial, tmp_path / "b")), tmp_path / "b", deadline=1.0)
+    assert any(words.startswith(f"round 2 goes on without client 1: {line}") for words in said), said
+
+
 # Folders that do not fit
 
 
