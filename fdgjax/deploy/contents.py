@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.deploy.evaluated_rounds import tally_at
+from fdgjax.deploy.evaluated_rounds import counts_like
 from fdgjax.deploy.evaluation import has_predictions, unseen_shapes
 from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server
 from fdgjax.deploy.privacy import guards_samples
@@ -99,9 +99,7 @@ def evaluation_of(server: ServerPrograms) -> tuple[Leaves, Leaves]:
     tables = {"source": 1}
     tables |= {"test": 1} if "test" in PROTOCOLS[terms.config.data.protocol].takes else {}
     tables |= {"target": len(next(iter(models.values())))} if models else {}
-    counts = {
-        f".{name}{path}": leaf for name, n in tables.items() for path, leaf in by_path(tally_at({}, name, n)).items()
-    }
+    counts = counts_like(tables)
     return own | {f"{UNSEEN}{path}": leaf for path, leaf in models.items()}, counts
 
 

@@ -41,7 +41,7 @@ def deliver(
     others = [
         f"client {reply.client}: {instead_of(chosen)}"
         for reply in told
-        if chosen not in (None, config.rounds) and not reply.error and reply.facts[SELECTED] != chosen
+        if chosen not in (None, config.rounds) and not reply.error and reply.facts.get(SELECTED) != chosen
     ]
     written = f"{len(told) - len(failed)} of {count} clients have written their model"
     say("; ".join([written, *failed, *others]))

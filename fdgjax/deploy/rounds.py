@@ -31,6 +31,8 @@ Say = Callable[[str], None]
 
 NUMBERS = ("round", "largest", "samples", "seconds", "compiled")
 """Facts of every reply to a request to train."""
+DIVERGING = ("largest", "loss")
+"""Those of a client that diverged, or trained on no sample, are not finite; see `used` and `loss_of`."""
 
 
 class Policy(NamedTuple):
@@ -214,15 +216,23 @@ def readable(server: ServerPrograms, reply: Reply, lengths: Mapping[int, int]) -
         if not reply.error:
             checked_leaves(reply.arrays, server.shapes.message, "its message")
             for name in (*numbers, *(("loss",) if "loss" in reply.facts else ())):
-                float(reply.facts[name])
+                check_number(reply.facts[name], finite=name not in DIVERGING)
             if changed := changed_length(lengths[reply.client], float(reply.facts["samples"])):
                 raise UserError(f"it {changed}")
     except UserError as error:
         return Reply(reply.client, {}, {}, str(error))
     except (KeyError, TypeError, ValueError, OverflowError):
         words = ", ".join(f"{name}={reply.facts.get(name)!r}" for name in numbers)
-        return Reply(reply.client, {}, {}, f"its answer has {words}; expected numbers; see the node's program")
+        return Reply(reply.client, {}, {}, f"its answer has {words}; expected finite numbers; see the node's program")
     return reply
+
+
+def check_number(fact: object, finite: bool) -> None:
+    """Raises a `TypeError` or a `ValueError` for a fact that is no number, or no finite one."""
+    if not isinstance(fact, int | float):
+        raise TypeError(fact)
+    if finite and not math.isfinite(fact):
+        raise ValueError(fact)
 
 
 def answers(told: Sequence[Reply], policy: Policy, round_: int, say: Say) -> Iterator[Reply]:

@@ -1,5 +1,4 @@
-"""Messages that are late or come twice, and nodes and folders that do not fit: one line, nothing is lost, and the
-others go on."""
+"""Messages that are late or come twice, and nodes that do not fit: one line, nothing is lost, and the others go on."""
 
 import dataclasses
 import json
@@ -15,8 +14,6 @@ from PIL import Image
 
 from fdgjax.config import make_config, read_config
 from fdgjax.config.schema import DefenceConfig
-from fdgjax.data.columns import Column
-from fdgjax.deploy.folder import FEDERATION, open_folder
 from fdgjax.deploy.image_folder import decoded_folder
 from fdgjax.deploy.kept import facts_of_run, keep_model, kept_model, read_kept, state_file
 from fdgjax.deploy.node import NEVER
@@ -25,7 +22,6 @@ from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.terms import agree, to_words
 from fdgjax.deploy.wire import WORKDIR, Reply, Request
-from fdgjax.run.records import Workdir, read_config_file
 from fdgjax.utils.errors import UserError
 from tests.deploy.faulty import Faulty, is_simulated, one_line, run, server, trial
 from tests.deploy.test_request_handlers import Direct
@@ -274,42 +270,3 @@ def test_a_client_whose_samples_become_fewer_during_the_run_is_noticed_in_that_r
         run(server, Loses(node_settings(trial, tmp_path / "a")), tmp_path / "a")
     said = run(server, Loses(node_settings(trial, tmp_path / "b")), tmp_path / "b", deadline=1.0)
     assert any(words.startswith(f"round 2 goes on without client 1: {line}") for words in said), said
-
-
-# Folders that do not fit
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"unseen": 0}, "unseen is None there and 0 here"),
-        ({"class_names": ("x", "y")}, r"class_names is \['0', .*\] there and \['x', 'y'\] here"),
-        ({"sample_shape": (9, 9, 1)}, r"sample_shape is \[.*, 1\] there and \[9, 9, 1\] here"),
-        ({"clients": 3}, "clients is 2 there and 3 here"),
-        ({"columns": (Column("age"),)}, r"columns is \[\] there and \[\['age', \[\]\]\] here"),
-        ({"trunk": "abc"}, "trunk is '' there and 'abc' here"),
-    ],
-)
-def test_a_folder_with_the_run_of_another_federation_is_refused(
-    changes: dict[str, Any], words: str, trial: Trial, tmp_path: Path
-) -> None:
-    open_folder(tmp_path, trial.terms)
-    open_folder(tmp_path, trial.terms)
-    for rounds in (3, 4):  # the run is not continued, either
-        config = dataclasses.replace(trial.terms.config, rounds=rounds)
-        with pytest.raises(
-            UserError, match=f"holds another federation's run: {words}; expected the same; make the app"
-        ):
-            open_folder(tmp_path, trial.terms._replace(config=config, **changes))
-    assert read_config_file(Workdir(tmp_path))["config"]["rounds"] == 3
-
-
-def test_a_folder_of_an_earlier_version_goes_on_and_is_the_federations_from_then(trial: Trial, tmp_path: Path) -> None:
-    open_folder(tmp_path, trial.terms)
-    (tmp_path / FEDERATION).unlink()
-    open_folder(tmp_path, trial.terms)
-    with pytest.raises(UserError, match="another federation's run"):
-        open_folder(tmp_path, trial.terms._replace(unseen=1))
-    (tmp_path / FEDERATION).write_text("{}")
-    with pytest.raises(UserError, match=r"is damaged .*; restore it from a copy, or make the app with another"):
-        open_folder(tmp_path, trial.terms)
