@@ -6,14 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.data.protocols import PROTOCOLS
-from fdgjax.deploy.evaluated_rounds import tally_at
-from fdgjax.deploy.evaluation import has_predictions, unseen_shapes
+from fdgjax.deploy.evaluated_rounds import counts_like
+from fdgjax.deploy.evaluation import has_predictions, probe_leaves, unseen_shapes
 from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server
 from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, no_samples
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR
+from fdgjax.evaluation.metrics import measure_probe
 
 FACTS: Mapping[str, str] = {
     "accepted": "the last round in which the server used this client's message",
@@ -27,9 +28,14 @@ FACTS: Mapping[str, str] = {
     "selected": "the round whose models are the best so far, or whose model is written, -1 for none",
     "seconds": "how long the node worked",
     "withheld": "of which of its samples the node sends no counts, as they are too few",
+    "workdir": "a random name of the server's folder, by which a node keeps the models of its runs apart",
     "written": "that the model is written",
 }
 """What messages say beside their arrays, by name; see `Request.facts` and `Reply.facts`."""
+
+
+LEFT_OUT = "evaluate (unseen)"
+"""The kind `evaluate` as the unseen party has it, which trains nothing: other arrays, and no noise."""
 
 
 class Kind(NamedTuple):
@@ -45,9 +51,9 @@ PROGRESS = ("round", "accepted", "elsewhere")
 KINDS: Mapping[str, Kind] = {
     "join": Kind("when a node connects", (), ("samples", *WORK)),
     "describe": Kind("once, before the first round", (), WORK),
-    "train": Kind("in each round", PROGRESS, ("loss", "largest", "round", *WORK)),
-    "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED), ("withheld", *WORK)),
-    "finish": Kind("once, after the last round", (*PROGRESS, SELECTED), ("written", SELECTED, *WORK)),
+    "train": Kind("in each round", PROGRESS, ("loss", "largest", "round", "samples", *WORK)),
+    "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED, WORKDIR), ("withheld", *WORK)),
+    "finish": Kind("once, after the last round", (*PROGRESS, SELECTED, WORKDIR), ("written", SELECTED, *WORK)),
 }
 """The messages, by a request's `action`."""
 
@@ -68,8 +74,10 @@ def contents_of(terms: Terms) -> Contents:
     down = dict.fromkeys(KINDS, Leaves()) | {name: by_path(server.shapes.sent) for name in ("train", "finish")}
     up = dict.fromkeys(KINDS, Leaves()) | {"train": by_path(server.shapes.message)}
     down["evaluate"], up["evaluate"] = evaluation_of(server)
-    if not down["evaluate"]:
-        del down["evaluate"], up["evaluate"]
+    down[LEFT_OUT], up[LEFT_OUT] = evaluation_left_out(server)
+    for name in ("evaluate", LEFT_OUT):
+        if not down[name]:
+            del down[name], up[name]
     if terms.config.data.standardise:
         one = OwnSamples(np.zeros((1, *terms.sample_shape), terms.stored), np.zeros(1, np.int32))
         up["describe"] = dict(of_party(one, terms))
@@ -79,29 +87,48 @@ def contents_of(terms: Terms) -> Contents:
 
 
 def kinds_of(terms: Terms) -> Mapping[str, Kind]:
-    """The kinds of messages, which have what was spent in place of the loss where samples are protected."""
-    if not guards_samples(terms.config):
-        return KINDS
-    train = KINDS["train"]
-    spent = tuple("privacy_epsilon" if fact == "loss" else fact for fact in train.up)
-    return {**KINDS, "train": train._replace(up=spent)}
+    """The kinds of messages, which have what was spent in place of the loss where samples are protected, and the unseen
+    party's evaluation, if there is one."""
+    train, evaluate = KINDS["train"], KINDS["evaluate"]
+    if guards_samples(terms.config):
+        train = train._replace(up=tuple("privacy_epsilon" if fact == "loss" else fact for fact in train.up))
+    left_out = evaluate._replace(when=f"{evaluate.when}, of client {terms.unseen}, which trains nothing")
+    return {**KINDS, "train": train, **({} if terms.unseen is None else {LEFT_OUT: left_out})}
 
 
 def evaluation_of(server: ServerPrograms) -> tuple[Leaves, Leaves]:
     """The arrays of an evaluation down and up, of a client that trains and holds samples out by the config."""
-    agreed, terms = server.agreed, server.agreed.terms
+    terms = server.agreed.terms
     if not has_predictions(terms) or guards_samples(terms.config):
         return {}, {}
     own = {f"{OWN}{path}": leaf for path, leaf in by_path(server.shapes.sent).items()}
-    known = unseen_from_server(agreed.method, server.federation, server.placement)
-    models = by_path(unseen_shapes(agreed.method, server.federation)) if known else {}
+    models = models_of(server)
     tables = {"source": 1}
     tables |= {"test": 1} if "test" in PROTOCOLS[terms.config.data.protocol].takes else {}
     tables |= {"target": len(next(iter(models.values())))} if models else {}
-    counts = {
-        f".{name}{path}": leaf for name, n in tables.items() for path, leaf in by_path(tally_at({}, name, n)).items()
-    }
-    return own | {f"{UNSEEN}{path}": leaf for path, leaf in models.items()}, counts
+    return own | models, counts_like(tables)
+
+
+def evaluation_left_out(server: ServerPrograms) -> tuple[Leaves, Leaves]:
+    """The arrays of the unseen party's evaluation down and up; none where it is not asked for one."""
+    agreed, terms = server.agreed, server.agreed.terms
+    models = models_of(server)
+    if terms.unseen is None or not models:
+        return {}, {}
+    if has_predictions(terms):
+        number = len(next(iter(models.values())))
+        return models, counts_like({"target": number, **({"adapted": number} if agreed.method.adapt else {})})
+    probe = terms.config.probe
+    return models, probe_leaves(measure_probe(dict.fromkeys(probe.percents, np.zeros((1, probe.repeats)))))
+
+
+def models_of(server: ServerPrograms) -> Leaves:
+    """The models for an unseen domain as they are sent to those that evaluate them; none where only the nodes know
+    them."""
+    method = server.agreed.method
+    known = unseen_from_server(method, server.federation, server.placement)
+    models = by_path(unseen_shapes(method, server.federation)) if known else {}
+    return {f"{UNSEEN}{path}": leaf for path, leaf in models.items()}
 
 
 def kept_at_node(server: ServerPrograms) -> Leaves:

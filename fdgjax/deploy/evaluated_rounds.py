@@ -15,7 +15,7 @@ from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Fact, Request, Transport
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR, Fact, Reply, Request, Transport
 from fdgjax.evaluation.metrics import Metrics, Record, accuracy_by_client, figures, measure
 from fdgjax.evaluation.tally import BINS, Tallies, Tally
 from fdgjax.run.selected import chosen_round, keeps_state
@@ -25,6 +25,7 @@ OF_UNSEEN = "unseen_model_client_accuracy"
 """A record's key: the accuracy of the model for an unseen domain on each client's own held-out samples."""
 COUNTED = "evaluated_samples"
 """A record's key: how many samples each figure was counted on, by table and party."""
+SAME_VERSION = "install the server's version of fdgjax at the node"
 Say = Callable[[str], None]
 
 
@@ -34,7 +35,7 @@ def domain_names(terms: Terms) -> tuple[str, ...]:
 
 
 def make_evaluation(
-    server: ServerPrograms, transport: Transport, deadline: float, records: Sequence[Record], say: Say
+    server: ServerPrograms, transport: Transport, deadline: float, records: Sequence[Record], say: Say, name: str
 ) -> Callable[[DeployedState], Record]:
     """The evaluation of a state at the nodes: its figures, for the round's record.
 
@@ -42,6 +43,7 @@ def make_evaluation(
       server, transport: of the run. deadline: see `fdgjax.deploy.rounds.Policy`.
       records: of the rounds before, by which a model is selected so far.
       say: what is told of nodes that send nothing.
+      name: of the server's folder, see `WORKDIR`.
     """
     terms = server.agreed.terms
     known = unseen_from_server(server.agreed.method, server.federation, server.placement)
@@ -56,23 +58,68 @@ def make_evaluation(
         each = [{**{f"{OWN}{k}": v for k, v in sent_to(server, held, client).items()}, **shared} for client in asked]
         chosen = chosen_round(records, terms.config) if keeps_state(terms.config.selection) else None
         selected = NEVER if chosen is None else chosen
-        requests = requests_of(server, held, "evaluate", asked, each, {SELECTED: selected})
+        more: Mapping[str, Fact] = {SELECTED: selected, WORKDIR: name}
+        requests = requests_of(server, held, "evaluate", asked, each, more)
         if terms.unseen is not None and known:
             facts: Mapping[str, Fact] = {"round": int(held.state.round), "accepted": NEVER, "elsewhere": "[]"}
-            requests.append(Request("evaluate", terms.unseen, to_words(terms), shared, {**facts, SELECTED: selected}))
+            requests.append(Request("evaluate", terms.unseen, to_words(terms), shared, {**facts, **more}))
         if not requests:
             return {}
-        told = transport.exchange(requests, deadline)
+        count = len(next(iter(models.values()))) if models else 1
+        told = [plausible(reply, terms, count) for reply in transport.exchange(requests, deadline)]
         for reply in told:
             if reply.error and not deadline:
                 raise UserError(f"client {reply.client}: {reply.error}")
             if withheld := reply.error or too_few(str(reply.facts.get("withheld", ""))):
                 say(f"client {reply.client} sends no figures: {withheld}")
         replies = {reply.client: reply.arrays for reply in told if not reply.error}
-        count = len(next(iter(models.values()))) if models else 1
         return {**figures_of(replies, terms, count), **sample_counts(replies)}
 
     return evaluate
+
+
+def plausible(reply: Reply, terms: Terms, models: int) -> Reply:
+    """A reply to a request to evaluate, with an error instead where it has no figures of the terms' method; `models`
+    is the number of models for an unseen domain."""
+    try:
+        if has_predictions(terms):
+            check_counts(reply.arrays, {"source": 1, "test": 1, "target": models, "adapted": models})
+        else:
+            check_probes(reply.arrays)
+    except UserError as error:
+        return Reply(reply.client, {}, {}, reply.error or str(error))
+    return reply
+
+
+def counts_like(tables: Mapping[str, int]) -> Leaves:
+    """The counts of tables in a reply, by path; the tables' numbers of models by their names in `Tallies`."""
+    return {
+        f".{name}{path}": leaf for name, n in tables.items() for path, leaf in by_path(tally_at({}, name, n)).items()
+    }
+
+
+def check_counts(arrays: Leaves, tables: Mapping[str, int]) -> None:
+    """Raises a `UserError` for counts of other shapes than `counts_like`, and for more correct ones than there are. The
+    sums of a model that diverged are not finite, and are no counts."""
+    if unknown := sorted(arrays.keys() - counts_like(tables).keys()):
+        raise UserError(f"its evaluation has '{unknown[0]}'; expected counts of {', '.join(tables)}; {SAME_VERSION}")
+    for table, models in tables.items():
+        found = tally_at(arrays, table, models)
+        for correct, total in ((found.correct, found.total), (found.bin_correct, found.bin_count)):
+            if not np.all((correct >= 0) & (correct <= total) & (total < np.inf)):
+                raise UserError(
+                    f"its evaluation has {np.sum(correct):g} of {np.sum(total):g} samples right in '{table}'; expected "
+                    "finite counts, and of no more samples than there are; see the node's program"
+                )
+
+
+def check_probes(arrays: Leaves) -> None:
+    """Raises a `UserError` for figures that are not those of linear probes, numbers from 0 to 1."""
+    for path, value in arrays.items():
+        name, _, percent = path.partition("/")
+        known = name.startswith("probe_") and name in Metrics._fields and bool(percent) == name.endswith("_by_percent")
+        if not known or np.shape(value) or value.dtype != np.float64 or not 0 <= value <= 1:
+            raise UserError(f"its evaluation has '{path}'; expected accuracies of probes, from 0 to 1; {SAME_VERSION}")
 
 
 def too_few(withheld: str) -> str:

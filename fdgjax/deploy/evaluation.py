@@ -19,7 +19,7 @@ from fdgjax.deploy.placement import Leaves, by_path
 from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, federation_of
 from fdgjax.engine.round import State
 from fdgjax.evaluation.evaluating import of_representations
-from fdgjax.evaluation.metrics import figures
+from fdgjax.evaluation.metrics import Metrics, figures
 from fdgjax.evaluation.tally import Tally, compile_evaluation
 from fdgjax.experiments import evaluation_settings
 from fdgjax.methods import METHODS
@@ -140,13 +140,15 @@ def probed(
             return Counted({}, ("target",))
         rows = jax.tree.map(lambda leaf: leaf[:0], models)
         (found,) = evaluation.measure(evaluation.observe(state_of(agreed, rows, models, round_), federation))
-        plain = figures(found)
-        return Counted(
-            {
-                f"{name}{'/' if percent else ''}{percent}": np.float64(value)
-                for name, figure in plain.items()
-                for percent, value in (figure.items() if isinstance(figure, Mapping) else [("", figure)])
-            }
-        )
+        return Counted(probe_leaves(found))
 
     return evaluate
+
+
+def probe_leaves(found: Metrics) -> Leaves:
+    """The figures of linear probes as a node sends them, `NAME` or `NAME/PERCENT`."""
+    return {
+        f"{name}{'/' if percent else ''}{percent}": np.float64(value)
+        for name, figure in figures(found).items()
+        for percent, value in (figure.items() if isinstance(figure, Mapping) else [("", figure)])
+    }

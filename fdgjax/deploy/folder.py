@@ -1,10 +1,13 @@
 """The server's folder, in the form of a simulated run's, for reports: config.json, metrics.jsonl and summary.json.
 
-`rounds.jsonl` beside them has what only a deployment has: who was missing, bytes, and seconds.
+`rounds.jsonl` beside them has what only a deployment has: who was missing, bytes, and seconds; `federation.json` what
+tells the federation from others.
 """
 
 import dataclasses
+import json
 import statistics
+import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +21,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.deploy.evaluated_rounds import COUNTED, domain_names
 from fdgjax.deploy.evaluation import has_predictions
 from fdgjax.deploy.server import ServerPrograms
-from fdgjax.deploy.terms import Terms, agree, federation_of, no_samples
+from fdgjax.deploy.terms import Terms, agree, federation_facts, federation_of, no_samples
 from fdgjax.engine.round import init_state, run_round
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import bytes_per_round, method_facts, model_config, model_facts
@@ -30,6 +33,8 @@ from fdgjax.run.extend_rounds import continued_from, earlier_rounds, prolong
 from fdgjax.run.loop import trained_images
 from fdgjax.run.memory_check import peak_bytes
 from fdgjax.run.records import Workdir, open_workdir, summarise, write_summary
+from fdgjax.run.records.workdir import first_difference
+from fdgjax.utils.checksums import Damaged, read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import write_lines
 
@@ -47,19 +52,62 @@ DEPLOYED = (
 """The keys of a round's record that only a deployment has."""
 STATES = "server_states"
 """The folder of the server's checkpoints, which are no simulated run's."""
+FEDERATION = "federation.json"
+"""The file with the `identity` of the federation, as the config alone may be another federation's, too, and with the
+folder's name."""
+NAME = "name"
+AGAIN = "make the app with another --workdir to begin again"
+"""What helps with a folder that cannot be used."""
 
 
 def open_folder(folder: Path, terms: Terms) -> Workdir:
     """The server's folder for these terms, made if it does not exist; an earlier run of fewer rounds is continued.
 
     Raises:
-      UserError: the folder holds another experiment, files of something else, or fewer rounds of a method whose rounds
-        depend on their number.
+      UserError: the folder holds another experiment, another federation's run, files of something else, or fewer rounds
+        of a method whose rounds depend on their number.
     """
+    file = folder / FEDERATION
+    if file.is_file():
+        refuse_others(file, terms)
     if earlier := earlier_rounds(folder, terms.config):
         refuse_schedules(folder, terms, earlier)
         prolong(Workdir(folder), terms.config, earlier)
-    return open_workdir(folder, terms.config)
+    workdir = open_workdir(folder, terms.config)
+    if not file.is_file():  # a new folder, or one that an earlier version made
+        write_checked_json(file, {**identity(terms), NAME: uuid.uuid4().hex})
+    return workdir
+
+
+def name_of(folder: Path) -> str:
+    """The name of the server's folder, see `WORKDIR`; raises a `UserError` like `open_folder`."""
+    return str(read_federation(folder / FEDERATION)[NAME])
+
+
+def identity(terms: Terms) -> dict[str, Any]:
+    """What tells the federation from others, as JSON has it."""
+    plain: dict[str, Any] = json.loads(json.dumps({**federation_facts(terms), "trunk": terms.trunk}))
+    return plain
+
+
+def refuse_others(file: Path, terms: Terms) -> None:
+    """Raises a `UserError` if the folder's file is damaged, or says that the run is another federation's; the message
+    names the first entry that differs."""
+    held = read_federation(file)
+    if differing := first_difference({**identity(terms), NAME: held[NAME]}, held):
+        name, here, there = differing
+        raise UserError(
+            f"workdir {file.parent} holds another federation's run: {name} is {there!r} there and {here!r} here; "
+            f"expected the same; {AGAIN}"
+        )
+
+
+def read_federation(file: Path) -> dict[str, Any]:
+    """The content of such a file; raises `Damaged` if it differs from its checksum."""
+    try:
+        return read_checked_json(file)
+    except Damaged as error:
+        raise Damaged(f"{error}; restore it from a copy, or {AGAIN}") from error
 
 
 def refuse_schedules(folder: Path, terms: Terms, earlier: int) -> None:

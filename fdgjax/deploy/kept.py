@@ -15,7 +15,8 @@ from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.sources.array_files import DAMAGED
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.node_settings import NodeSettings
-from fdgjax.deploy.terms import Terms, to_words
+from fdgjax.deploy.terms import Terms, federation_facts, to_words
+from fdgjax.deploy.wire import WORKDIR, Request
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 from fdgjax.utils.variables import flatten
@@ -24,7 +25,7 @@ from fdgjax.utils.variables import flatten
 def state_file(settings: NodeSettings, terms: Terms) -> Path:
     """The file of this experiment's state; an experiment with other terms has another file."""
     plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
-    identity = (plain, terms.class_names, terms.sample_shape, terms.clients, terms.columns, terms.unseen)
+    identity = (plain, *federation_facts(terms).values())
     encoding = "" if terms.encoding is None else repr(encoding_to_plain(terms.encoding))
     digest = hashlib.sha256(repr((*identity, encoding)).encode()).hexdigest()[:16]
     return settings.states / f"{digest}-client{settings.client}" / "state.npz"
@@ -79,13 +80,40 @@ def write_kept(file: Path, kept: NodeState) -> None:
 
 
 def keep_model(folder: Path, own: PyTree, selected: int, facts: Mapping[str, str]) -> None:
-    """Writes the model of a round, with what it is (`facts_of_model`), and removes all others but the one of the round
-    that is selected so far."""
-    round_ = int(facts["round"])
+    """Writes the model of a round, with what it is (`facts_of_model`) and of which run (`facts_of_run`), and removes
+    all others but the one of the round that is selected so far. Where that of a later round of the same run is kept,
+    an old request came once more, and nothing is done."""
+    round_, files = int(facts["round"]), list(folder.glob(model_file(folder, 0).name.replace("0", "*")))
+    for there in map(facts_in, files):
+        if there.get("run") == facts["run"] and int(there["round"]) > round_:
+            return
     write_model(model_file(folder, round_), own, facts)
-    for file in folder.glob(model_file(folder, 0).name.replace("0", "*")):
+    for file in files:
         if file not in (model_file(folder, round_), model_file(folder, selected)):
             file.unlink(missing_ok=True)
+
+
+def kept_model(folder: Path, round_: int, request: Request) -> Path | None:
+    """The kept model of a round of the run that a request belongs to; None if there is none, as where the file is of an
+    earlier run of the same config."""
+    file = model_file(folder, round_)
+    return file if facts_in(file).get(WORKDIR) == request.facts[WORKDIR] else None
+
+
+def facts_of_run(request: Request) -> dict[str, str]:
+    """What the file of a kept model says of the run: the server's folder, and what `NodeState.run` has."""
+    return {WORKDIR: str(request.facts[WORKDIR]), "run": request.run}
+
+
+def facts_in(file: Path) -> Mapping[str, str]:
+    """What the file of a model says of it; empty if there is no file, or a damaged one."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            return opened.metadata() or {}
+    except (FileNotFoundError, SafetensorError):
+        return {}
 
 
 def model_file(folder: Path, round_: int) -> Path:

@@ -50,6 +50,7 @@ class Node(NamedTuple):
 
     first: `() -> row and optimiser's state`. train: `(sent, row, seed, round) -> (message, row, loss, largest)`.
     guard: of its samples; None where they are not protected. samples: their fingerprint where they are, else ''.
+    length: how many it trains on.
     """
 
     client: int
@@ -60,6 +61,7 @@ class Node(NamedTuple):
     train: Callable[..., PyTree]
     guard: Guard | None = None
     samples: str = ""
+    length: int = 0
 
 
 class Answer(NamedTuple):
@@ -124,6 +126,7 @@ def make_node(agreed: Agreed, client: int, own: OwnSamples, guard: Guard | None 
         train=partial(train, federation),
         guard=guard if protected else None,
         samples=fingerprint(dict(own._asdict())) if protected else "",
+        length=count,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fdgjax.config import Config
 from fdgjax.deploy.app import ServerSettings
-from fdgjax.deploy.contents import FACTS, Contents, contents_of
+from fdgjax.deploy.contents import FACTS, LEFT_OUT, Contents, contents_of
 from fdgjax.deploy.placement import Leaves
 from fdgjax.deploy.service_files import (
     KEYS,
@@ -82,6 +82,8 @@ def readme(service: Service, settings: ServerSettings, contents: Contents) -> st
         array_table("Up: what a client sends, in each round", contents.up["train"]),
         array_table("Down: what a client evaluates", contents.down.get("evaluate", {})),
         array_table("Up: counts of an evaluation", contents.up.get("evaluate", {})),
+        array_table("Down: what the unseen client evaluates", contents.down.get(LEFT_OUT, {})),
+        array_table("Up: what the unseen client sends of it", contents.up.get(LEFT_OUT, {})),
         array_table("Up: what a client sends before the first round", contents.up.get("describe", {})),
         array_table("Stays at the node", contents.kept),
     ]
@@ -155,6 +157,8 @@ def what_stays(terms: Terms, contents: Contents) -> str:
         if terms.config.privacy.unit
         else f"Updates are not anonymous: from one, {samples} can be partly reconstructed, and membership inferred."
     )
+    if terms.config.privacy.unit and LEFT_OUT in contents.up:
+        exposed += f" What client {terms.unseen} sends of its evaluations (`{LEFT_OUT}`) has no noise: it is exact."
     own = f", and these variables of the client: {names(contents.kept)}" if contents.kept else ""
     return f"""## What never leaves a hospital
 

@@ -99,13 +99,20 @@ def guard_of_server(agreed: Agreed, folder: Path) -> Guard | None:
 
 def refuse_uncovered(action: str, terms: Terms, client: int, most: float) -> None:
     """Raises a `UserError` for a request whose answer no noise would cover; with `most`, the node's own limit of
-    epsilon, for any request without noise. The unseen party trains nothing: `config.privacy` does not protect it."""
-    evaluates = action == "evaluate" and client == terms.unseen
-    if most and (evaluates or not guards_samples(terms.config)):
+    epsilon, for any request without noise, and for all of them if it is the unseen party: that trains nothing,
+    `config.privacy` does not protect it, and the others' rounds would be in vain if it only refused to evaluate."""
+    if most and client == terms.unseen:
+        raise UserError(
+            f"client {client} is unseen in this run and would send exact counts, which no noise covers, but "
+            f"node-config has epsilon={most:g}; expected a client that trains; leave another client out by --unseen, "
+            "or epsilon out of node-config"
+        )
+    if most and not guards_samples(terms.config):
         raise UserError(
             f"config.privacy.unit got '{terms.config.privacy.unit}', but node-config has epsilon={most:g}; expected "
             "sample; nothing is answered without noise"
         )
+    evaluates = action == "evaluate" and client == terms.unseen
     if guards_samples(terms.config) and action not in COVERED and not evaluates:
         raise UserError(
             f"'{action}' was asked with config.privacy.unit=sample, but no noise covers its answer; expected one of "

@@ -12,8 +12,9 @@ from fdgjax.deploy.evaluation import Evaluate, make_evaluate, unseen_shapes
 from fdgjax.deploy.kept import (
     MODEL,
     facts_of_model,
+    facts_of_run,
     keep_model,
-    model_file,
+    kept_model,
     read_kept,
     refuse_older,
     state_file,
@@ -105,8 +106,8 @@ def handle_describe(settings: NodeSettings, request: Request, nodes: dict[str, P
 
 
 def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
-    """Trains one round; replies with the message, the message's largest magnitude, and the mean loss or, where samples
-    are protected, the epsilon spent. The row stays here."""
+    """Trains one round; replies with the message, the message's largest magnitude, the number of samples, and the mean
+    loss or, where samples are protected, the epsilon spent. The row stays here."""
     node, file = node_of(settings, request.terms, nodes), state_file(settings, from_words(request.terms))
     round_, accepted = int(request.facts["round"]), accepted_by(settings, request, file)
     elsewhere = frozenset(json.loads(str(request.facts["elsewhere"])))
@@ -116,7 +117,8 @@ def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Prep
     write_kept(file, kept._replace(run=request.run))
     told = {"loss": made.loss, "privacy_epsilon": made.epsilon}
     facts = {name: fact for name, fact in told.items() if fact is not None}
-    return Reply(settings.client, made.message, {"largest": made.largest, "round": round_, **facts})
+    always = {"largest": made.largest, "round": round_, "samples": node.length}
+    return Reply(settings.client, made.message, {**always, **facts})
 
 
 def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
@@ -137,7 +139,7 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
         file = state_file(settings, terms)
         own = model_of(prepared.node, sent, accepted_by(settings, request, file), read_kept(file))
         if keeps_state(terms.config.selection):
-            facts = facts_of_model(terms, int(request.facts["round"]), settings.client)
+            facts = facts_of_model(terms, int(request.facts["round"]), settings.client) | facts_of_run(request)
             keep_model(file.parent, own, int(request.facts[SELECTED]), facts)
     found = prepared.evaluation()(own, unseen, int(request.facts["round"]))
     return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
@@ -150,7 +152,7 @@ def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared])
     terms = from_words(request.terms)
     node, file = node_of(settings, request.terms, nodes), state_file(settings, terms)
     written, chosen = file.parent / MODEL, int(request.facts[SELECTED])
-    if chosen != NEVER and (kept := model_file(file.parent, chosen)).exists():
+    if chosen != NEVER and (kept := kept_model(file.parent, chosen, request)) is not None:
         write_bytes(written, kept.read_bytes())
         return Reply(settings.client, {}, {"written": True, SELECTED: chosen})
     own = model_of(node, request.arrays, accepted_by(settings, request, file), read_kept(file))

@@ -9,30 +9,30 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.aggregation.updates import largest_magnitude
+from fdgjax.deploy.delivery import deliver
 from fdgjax.deploy.evaluated_rounds import make_evaluation
-from fdgjax.deploy.folder import STATES, in_words, open_folder, write_records, write_result
-from fdgjax.deploy.kept import MODEL, facts_of_model, write_model
-from fdgjax.deploy.node import NEVER, checked_leaves
-from fdgjax.deploy.placement import unseen_from_server
+from fdgjax.deploy.folder import STATES, in_words, name_of, open_folder, write_records, write_result
+from fdgjax.deploy.node import checked_leaves
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
-from fdgjax.deploy.request_handlers import instead_of
-from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
+from fdgjax.deploy.requests import requests_of
 from fdgjax.deploy.server import DeployedRound, DeployedState, Sending, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import SELECTED, Reply, Transport, payload
+from fdgjax.deploy.wire import Reply, Transport, payload
 from fdgjax.engine.round import SQUARED_OVERFLOWS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.run.extend_rounds import as_planned
 from fdgjax.run.loop import Progress, follow_rounds, is_due, keep_records
 from fdgjax.run.records import History, open_checkpoints
-from fdgjax.run.selected import chosen_round, updated
+from fdgjax.run.selected import updated
 from fdgjax.utils.errors import UserError
 
 Say = Callable[[str], None]
 
 
-NUMBERS = ("round", "largest", "seconds", "compiled")
+NUMBERS = ("round", "largest", "samples", "seconds", "compiled")
 """Facts of every reply to a request to train."""
+DIVERGING = ("largest", "loss")
+"""Those of a client that diverged, or trained on no sample, are not finite; see `used` and `loss_of`."""
 
 
 class Policy(NamedTuple):
@@ -66,7 +66,7 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
             check_lengths(held, lengths, terms)
             say(f"continuing after round {int(held.state.round)} of {terms.config.rounds}")
             records = [as_planned(of_seed, terms.config) for of_seed in records]
-        evaluate = make_evaluation(server, transport, policy.deadline, records[0], say)
+        evaluate = make_evaluation(server, transport, policy.deadline, records[0], say, name_of(folder))
 
         def save(progress: Progress) -> None:
             nonlocal selected
@@ -83,7 +83,7 @@ def run_rounds(server: ServerPrograms, transport: Transport, folder: Path, polic
             held = last.state
         write_records(workdir, records[0])
         write_result(workdir, server, lengths, records[0])
-        deliver(server, transport, held, policy, folder, say, records[0], selected)
+        deliver(server, transport, held, policy.deadline, folder, say, records[0], selected)
     finally:
         checkpoints.close()
     return held
@@ -97,11 +97,18 @@ def on_host(held: DeployedState) -> DeployedState:
 def check_lengths(held: DeployedState, lengths: np.ndarray, terms: Terms) -> None:
     """Raises a `UserError` if a client's number of samples has changed since the run began."""
     for client, before, now in zip(terms.trained, held.lengths, lengths, strict=True):
-        if before != now:
-            raise UserError(
-                f"client {client} holds {now} samples and held {before} when this run began; expected the same; "
-                "restore them, or begin again with another workdir"
-            )
+        if changed := changed_length(before, now):
+            raise UserError(f"client {client} {changed}")
+
+
+def changed_length(before: float, now: float) -> str:
+    """What is said of a client whose number of samples was another one when the run began; '' for the same."""
+    if before == now:
+        return ""
+    return (
+        f"holds {now:g} samples and held {before:g} when this run began; expected the same; restore them, or begin "
+        "again with another workdir"
+    )
 
 
 def rounds(
@@ -115,6 +122,7 @@ def rounds(
     """The rounds up to the configured number, each with its `DeployedState`; `evaluate` gives the figures of a state,
     `say` is told of answers that are not used. Raises like `run_rounds`."""
     terms, config = server.agreed.terms, server.agreed.terms.config
+    lengths = dict(zip(terms.trained, map(int, held.lengths), strict=True))
     drop = config.drop_nonfinite or server.agreed.plan.defence is not None
     while int(held.state.round) < config.rounds:
         begin = time.perf_counter()
@@ -126,7 +134,7 @@ def rounds(
         least = min(policy.least, len(requests))
         while len(came) < least:
             asked = time.monotonic()
-            told = [readable(server, reply) for reply in transport.exchange(requests, policy.deadline)]
+            told = [readable(server, reply, lengths) for reply in transport.exchange(requests, policy.deadline)]
             came = list(answers(told, policy, int(held.state.round), say))
             if len(came) < least:
                 # Nodes that fail at once are not asked again at once.
@@ -199,21 +207,32 @@ def loss_of(reply: Reply | None) -> float | None:
     return None if math.isnan(loss) else loss
 
 
-def readable(server: ServerPrograms, reply: Reply) -> Reply:
-    """A reply to a request to train, with an error instead where it lacks what every such reply has."""
+def readable(server: ServerPrograms, reply: Reply, lengths: Mapping[int, int]) -> Reply:
+    """A reply to a request to train, with an error instead where it lacks what every such reply has, or where the
+    client's samples are no longer as many as in `lengths`, by party."""
     privacy = server.agreed.plan.privacy
     numbers = (*NUMBERS, *(("privacy_epsilon",) if privacy and privacy.samples else ()))
     try:
         if not reply.error:
             checked_leaves(reply.arrays, server.shapes.message, "its message")
             for name in (*numbers, *(("loss",) if "loss" in reply.facts else ())):
-                float(reply.facts[name])
+                check_number(reply.facts[name], finite=name not in DIVERGING)
+            if changed := changed_length(lengths[reply.client], float(reply.facts["samples"])):
+                raise UserError(f"it {changed}")
     except UserError as error:
         return Reply(reply.client, {}, {}, str(error))
     except (KeyError, TypeError, ValueError, OverflowError):
         words = ", ".join(f"{name}={reply.facts.get(name)!r}" for name in numbers)
-        return Reply(reply.client, {}, {}, f"its answer has {words}; expected numbers; see the node's program")
+        return Reply(reply.client, {}, {}, f"its answer has {words}; expected finite numbers; see the node's program")
     return reply
+
+
+def check_number(fact: object, finite: bool) -> None:
+    """Raises a `TypeError` or a `ValueError` for a fact that is no number, or no finite one."""
+    if not isinstance(fact, int | float):
+        raise TypeError(fact)
+    if finite and not math.isfinite(fact):
+        raise ValueError(fact)
 
 
 def answers(told: Sequence[Reply], policy: Policy, round_: int, say: Say) -> Iterator[Reply]:
@@ -252,40 +271,3 @@ def largest_of(reply: Reply) -> float:
     """
     said = float(reply.facts["largest"])
     return math.inf if math.isnan(said) else max(said, float(largest_magnitude(reply.arrays)))
-
-
-def deliver(
-    server: ServerPrograms,
-    transport: Transport,
-    held: DeployedState,
-    policy: Policy,
-    folder: Path,
-    say: Say,
-    records: Sequence[Record],
-    selected: DeployedState | None,
-) -> None:
-    """After the last round: sends each client what its model is computed from, and writes the model for an unseen
-    domain if the server alone can compute it; those of the selected round, if the config selects one by the clients'
-    held-out samples."""
-    method, config = server.agreed.method, server.agreed.terms.config
-    count = server.agreed.terms.clients
-    chosen = chosen_round(records, config) if selected is not None else None
-    more = {SELECTED: NEVER if chosen is None else chosen}
-    sent = [sent_to(server, held, client) for client in range(count)]
-    told = transport.exchange(requests_of(server, held, "finish", range(count), sent, more), policy.deadline)
-    failed = [f"client {reply.client}: {reply.error}" for reply in told if reply.error]
-    others = [
-        f"client {reply.client}: {instead_of(chosen)}"
-        for reply in told
-        if chosen not in (None, config.rounds) and not reply.error and reply.facts[SELECTED] != chosen
-    ]
-    written = f"{len(told) - len(failed)} of {count} clients have written their model"
-    say("; ".join([written, *failed, *others]))
-    if not unseen_from_server(method, server.federation, server.placement):
-        say("the model for an unseen domain needs what is at the nodes: the server has none")
-        return
-    models = unseen_models(server, held if selected is None else selected)
-    file = folder / MODEL
-    last = config.rounds if chosen is None else chosen
-    write_model(file, models, facts_of_model(server.agreed.terms, last, NEVER))
-    say(f"the model for unseen domains{'' if chosen is None else f', of round {chosen}'}: {file}")

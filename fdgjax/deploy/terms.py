@@ -118,6 +118,12 @@ def identity_words(terms: Terms) -> str:
     return json.dumps(json.loads(to_words(terms)) | {"config": experiment_identity(to_plain(terms.config))})
 
 
+def federation_facts(terms: Terms) -> dict[str, Any]:
+    """What tells the federation from another one that runs the same config, by the names of `Terms`."""
+    names = ("class_names", "sample_shape", "clients", "columns", "unseen")
+    return {name: getattr(terms, name) for name in names}
+
+
 def from_words(words: str) -> Terms:
     """The inverse of `to_words`.
 

@@ -16,12 +16,17 @@ SELECTED = "selected"
 clients' held-out samples; -1 for none. Of the reply to the latter: the round whose model is written, -1 for the
 last."""
 
+WORKDIR = "workdir"
+"""A fact of requests to evaluate and to finish: a random name of the server's folder, the same however often the run in
+it is started again."""
+
 
 class Request(NamedTuple):
     """A message from the server to a client: an action, arrays by path, and facts.
 
     action: a key of `fdgjax.deploy.request_handlers.ACTIONS`. client: its receiver. terms: see `terms.to_words`.
-    run: names the server's run for a node, if the transport does; it is not sent.
+    run: names the server's run for a node, if the transport does; it is not sent. A run that is started again has
+      another name.
     """
 
     action: str

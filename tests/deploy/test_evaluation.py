@@ -16,8 +16,14 @@ from fdgjax.cli.flower import unseen_in
 from fdgjax.cli.report import main as report
 from fdgjax.config import make_config, read_config, split_seed_of
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.deploy import evaluated_rounds
+from fdgjax.deploy.audit import read_log
+from fdgjax.deploy.contents import LEFT_OUT, contents_of
 from fdgjax.deploy.evaluated_rounds import COUNTED, OF_UNSEEN
+from fdgjax.deploy.finished_model import read_model
 from fdgjax.deploy.folder import images_of
+from fdgjax.deploy.kept import MODEL
+from fdgjax.deploy.message_log import MESSAGES
 from fdgjax.deploy.own_samples import OwnPlaces, positions
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
@@ -25,6 +31,7 @@ from fdgjax.deploy.terms import Terms, agree, from_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.run.loop import images_per_round
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import bytes_of
 from tests.deploy.test_request_handlers import Direct
 from tests.deploy.trial import Trial, make_trial, node_settings, simulated_figures
 from tests.marks import mostly_slow
@@ -91,6 +98,19 @@ def test_figures_of_methods_of_other_kinds_are_the_simulations(
         for key, figure in expected.items():
             # A probe is trained on rounded features: of some hundred samples a few may fall on the other side.
             same(found[key], figure, 5e-3 if key.startswith("probe") else 1e-6)
+    check_page(those.terms, tmp_path)
+
+
+def check_page(terms: Terms, folder: Path) -> None:
+    """What administrators are told of the unseen party's evaluations is what its node logs."""
+    said = contents_of(terms)
+    log = read_log(folder / "node2" / "states" / MESSAGES).entries
+    evaluations = [entry for entry in log if entry.kind == "evaluate"]
+    assert evaluations
+    for entry in evaluations:
+        leaves = (said.down if entry.down else said.up)[LEFT_OUT]
+        facts = said.kinds[LEFT_OUT].down if entry.down else said.kinds[LEFT_OUT].up
+        assert (entry.arrays, entry.bytes, set(entry.facts)) == (len(leaves), bytes_of(leaves), set(facts))
 
 
 @pytest.mark.slow
@@ -116,6 +136,7 @@ def test_nodes_that_protect_their_samples_send_no_counts_and_the_unseen_one_does
     for found in deployed(those, tmp_path):
         assert "ood_accuracy" in found
         assert {"id_accuracy", "client_accuracy", OF_UNSEEN}.isdisjoint(found)
+    check_page(those.terms, tmp_path)
     summary = json.loads((tmp_path / "server" / "summary.json").read_text())
     assert summary["privacy_epsilon"] == found["privacy_epsilon"] > 0
 
@@ -156,7 +177,7 @@ def test_a_client_that_missed_the_selected_rounds_evaluation_says_that_it_has_th
             self.away = {1} if requests[0].action == "evaluate" else set()
             return super().exchange(requests, deadline)
 
-    monkeypatch.setattr("fdgjax.deploy.rounds.chosen_round", lambda records, config: 1)
+    monkeypatch.setattr("fdgjax.deploy.delivery.reported", lambda records, rule: records[0])
     those, said = trial(cache, "fedavg", selection="validation"), list[str]()
     server = make_server(agree(those.terms), those.server)
     run_rounds(server, Misses(node_settings(those, tmp_path)), tmp_path / "server", Policy(1.0), said.append)
@@ -165,6 +186,31 @@ def test_a_client_that_missed_the_selected_rounds_evaluation_says_that_it_has_th
     assert [record.getMessage() for record in caplog.records if line in record.getMessage()] == [
         f"{next(tmp_path.glob('node1/states/*/model.safetensors'))} holds {line}"
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("best", [2, 3])
+def test_the_delivered_models_are_those_of_the_round_that_the_summary_reports(
+    best: int, cache: Path, perceptron: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if that is the last one, which only this run evaluates and no longer one would."""
+    made = evaluated_rounds.figures_of
+
+    def figures(*asked: Any) -> dict[str, Any]:
+        return made(*asked) | {"id_accuracy": 1.0 if next(numbers) == best else 0.0}
+
+    numbers = iter((2, 3))
+    monkeypatch.setattr(evaluated_rounds, "figures_of", figures)
+    deployed(trial(cache, "fedavg", selection="validation", rounds=3, eval_every=2), tmp_path)
+    summary = json.loads((tmp_path / "server" / "summary.json").read_text())
+    assert summary["selection"]["validation"]["round"] == best
+    files = [tmp_path / "server" / MODEL, *tmp_path.glob(f"node*/states/*/{MODEL}")]
+    assert [read_model(file)[1]["round"] for file in files] == [str(best)] * 3
+    shared, *own = (read_model(file)[0] for file in files)
+    for found in own:
+        assert {path: leaf.tobytes() for path, leaf in found.items()} == {
+            path: leaf[0].tobytes() for path, leaf in shared.items()
+        }
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,16 @@ from PIL import Image
 from fdgjax.config import make_config, read_config
 from fdgjax.config.schema import DefenceConfig
 from fdgjax.deploy.image_folder import decoded_folder
-from fdgjax.deploy.kept import read_kept, state_file
+from fdgjax.deploy.kept import facts_of_run, keep_model, kept_model, read_kept, state_file
+from fdgjax.deploy.node import NEVER
 from fdgjax.deploy.request_handlers import serve
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.terms import agree, to_words
-from fdgjax.deploy.wire import Reply, Request
+from fdgjax.deploy.wire import WORKDIR, Reply, Request
 from fdgjax.utils.errors import UserError
 from tests.deploy.faulty import Faulty, is_simulated, one_line, run, server, trial
+from tests.deploy.test_request_handlers import Direct
 from tests.deploy.trial import Trial, make_trial, node_settings
 from tests.runs import perceptron
 
@@ -69,6 +73,57 @@ def test_a_request_of_the_first_round_that_comes_late_does_not_begin_anew(
     kept = read_kept(file)
     assert kept is not None
     assert (kept.trained, kept.run) == (0, "another")
+
+
+def test_an_old_request_to_evaluate_that_comes_late_replaces_no_later_model(tmp_path: Path) -> None:
+    def rounds_kept(round_: int, selected: int, run: str) -> list[int]:
+        request = Request("evaluate", 0, "", {}, {WORKDIR: "here"}, run)
+        keep_model(tmp_path, {"w": np.full(1, round_)}, selected, {"round": str(round_)} | facts_of_run(request))
+        return [round_ for round_ in range(1, 9) if kept_model(tmp_path, round_, request)]
+
+    assert rounds_kept(1, NEVER, "first") == [1]
+    assert rounds_kept(3, 1, "first") == [1, 3]
+    assert rounds_kept(4, 3, "first") == [3, 4]
+    assert rounds_kept(2, 1, "first") == [3, 4]
+    # A server that died goes back to its checkpoint: its run has another name then.
+    assert rounds_kept(2, 1, "second") == [2]
+    assert kept_model(tmp_path, 2, Request("finish", 0, "", {}, {WORKDIR: "elsewhere"})) is None
+
+
+@pytest.mark.slow
+def test_a_model_that_an_earlier_run_left_is_not_delivered_and_one_from_before_a_restart_is(
+    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = dataclasses.replace(trial.terms.config, selection="validation", eval_every=1, rounds=2)
+    server = make_server(agree(trial.terms._replace(config=config)), trial.server)
+
+    class Runs(Direct):
+        run, dies, misses = "", False, False
+
+        def ask(self, request: Request, client: int) -> Reply:
+            return super().ask(request._replace(run=self.run), client)
+
+        def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
+            if self.dies and requests[0].action == "finish":
+                raise KeyboardInterrupt
+            self.away = {1} if self.misses and requests[0].action in ("train", "evaluate") else set()
+            return super().exchange(requests, deadline)
+
+    def said(run: str, folder: str, dies: bool = False, misses: bool = False) -> str:
+        nodes.run, nodes.dies, nodes.misses, lines = run, dies, misses, list[str]()
+        with pytest.raises(KeyboardInterrupt) if dies else nullcontext():
+            run_rounds(server, nodes, tmp_path / folder, Policy(1.0), lines.append)
+        return lines[-2]
+
+    nodes = Runs(node_settings(trial, tmp_path))
+    said("first", "a", dies=True)
+    assert said("second", "a") == "2 of 2 clients have written their model"
+    (of_first,) = (tmp_path / "node1" / "states").glob("*/model.safetensors")
+    before = of_first.read_bytes()
+    monkeypatch.setattr("fdgjax.deploy.delivery.reported", lambda records, rule: records[0])
+    line = said("third", "b", misses=True)
+    assert line.endswith("client 1: the last round's model, as the selected one, of round 1, was not evaluated here")
+    assert of_first.read_bytes() != before
 
 
 @pytest.mark.slow
@@ -198,3 +253,20 @@ def test_a_client_whose_samples_became_fewer_ends_the_run_in_one_line(
         UserError, match=r"client 1 holds 11 samples and held 12 when this run began; expected the same"
     ):
         run(server, Faulty(settings), tmp_path)
+
+
+@pytest.mark.slow
+def test_a_client_whose_samples_become_fewer_during_the_run_is_noticed_in_that_round(
+    trial: Trial, server: ServerPrograms, tmp_path: Path
+) -> None:
+    class Loses(Faulty):
+        def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
+            if round_ == 0:
+                next(self.settings[1].samples.rglob("*.png")).unlink()
+            return replies
+
+    line = "it holds 11 samples and held 12 when this run began; expected the same; restore them, or begin again"
+    with pytest.raises(UserError, match=f"^client 1: {line}"):
+        run(server, Loses(node_settings(trial, tmp_path / "a")), tmp_path / "a")
+    said = run(server, Loses(node_settings(trial, tmp_path / "b")), tmp_path / "b", deadline=1.0)
+    assert any(words.startswith(f"round 2 goes on without client 1: {line}") for words in said), said

@@ -41,6 +41,7 @@ SERVICE = Service(
     workdir='/srv/a "100%" $run',
     own="/srv/own",
 )
+PROTECTED = {"privacy.unit": "sample", "privacy.noise": 1.0, "method.weighting": "uniform"}
 UNITS = {"flower-supernode": node_unit, "flower-superlink": superlink_unit}
 
 
@@ -90,6 +91,30 @@ def test_what_is_said_of_a_tables_statistics_is_what_a_node_sends() -> None:
     assert {path: (leaf.shape, leaf.dtype) for path, leaf in said.items()} == {
         path: (leaf.shape, leaf.dtype) for path, leaf in sent.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "sent"),
+    [
+        ("fedavg", {}, ".target.correct"),
+        ("fedavg", {"adaptation.kind": "t3a"}, ".adapted.correct"),
+        ("fedavg", PROTECTED, ".target.correct"),
+        ("fedsimclr", {}, "probe_by_percent/10"),
+    ],
+)
+def test_what_the_unseen_party_sends_is_on_the_page_and_that_no_noise_covers_it(
+    method: str, changes: dict[str, object], sent: str, tmp_path: Path
+) -> None:
+    if changes is PROTECTED:
+        pytest.importorskip("dp_accounting")
+    terms = terms_of(method, **{"model.name": "digits_cnn", **changes})._replace(clients=2, unseen=1)
+    write_operations(tmp_path / "here", tmp_path / "app", ServerSettings(terms, tmp_path / "server"), "h", 8000)
+    page = (tmp_path / "here" / "README.md").read_text()
+    assert f"`{sent}`" in page.partition("Up: what the unseen client sends of it")[2]
+    assert "| `evaluate (unseen)` | after every few rounds, of client 1, which trains nothing |" in page
+    # Of the others, nothing is asked where samples are protected, or where a method learns without labels.
+    assert ("| `evaluate` |" in page) == (method == "fedavg" and changes is not PROTECTED)
+    assert ("client 1 sends of its evaluations (`evaluate (unseen)`) has no noise" in page) == (changes is PROTECTED)
 
 
 @pytest.mark.slow

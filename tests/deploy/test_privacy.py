@@ -279,6 +279,16 @@ def test_what_shows_more_is_refused_as_in_the_simulation(
         agree(Terms(read_config(config), ("a", "b"), (8, 8, 1), 2))
 
 
+def test_the_unseen_party_has_no_limit_of_its_own_and_is_told_when_it_joins(trial: Trial, tmp_path: Path) -> None:
+    left_out = trial.terms._replace(clients=1, unseen=1)
+    (_, own), join = node_settings(trial, tmp_path), Request("join", -1, to_words(left_out), {}, {})
+    said = serve(own._replace(epsilon=3.0), join).error
+    assert said.startswith("client 1 is unseen in this run and would send exact counts, which no noise covers, but")
+    assert "epsilon=3; expected a client that trains" in said
+    assert not serve(own, join).error
+    refuse_uncovered("evaluate", left_out, 1, 0.0)
+
+
 @pytest.mark.slow
 def test_a_node_answers_nothing_that_its_settings_do_not_cover(trial: Trial, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'evaluate' was asked .* no noise covers its answer"):
