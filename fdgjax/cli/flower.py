@@ -131,6 +131,8 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
         )
     shape = (len(columns),) if table else (size, size, 3)
     unseen = unseen_in(asked.unseen, parties)
+    if unseen is not None and not asked.workdir:
+        workdir = workdir.with_name(f"{workdir.name}-without-client{unseen}")
     clients = parties - (unseen is not None)
     if table:
         check_label(config.data.label, columns)

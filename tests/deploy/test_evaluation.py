@@ -295,6 +295,20 @@ def test_the_command_leaves_a_party_out(protocol: str, perceptron: None, tmp_pat
     assert terms.config.data.clients == (2 if protocol == "leave_one_out" else 0)
 
 
+def test_apps_that_differ_in_the_unseen_party_have_folders_of_their_own(
+    perceptron: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["--config=fedavg:folder", "--config.model.name=perceptron", "--config.data.clients=3", "--classes=a,b"]
+    found = set()
+    for number, unseen in enumerate(("", "client1", "client2")):
+        app = [f"--app=app{number}", "--config.data.image_size=8", *([f"--unseen={unseen}"] if unseen else [])]
+        assert flower(["fdgjax flower", *asked, *app]) == 0
+        settings = tomllib.loads(Path(f"app{number}/pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+        found.add(settings["workdir"])
+    assert len(found) == 3
+
+
 @pytest.mark.parametrize("words", ["client3", "x", "-1", "client"])
 def test_a_party_that_is_not_there_cannot_be_left_out(words: str) -> None:
     with pytest.raises(UserError, match="expected one of 3 clients, client0 to client2"):
