@@ -34,10 +34,6 @@ FACTS: Mapping[str, str] = {
 """What messages say beside their arrays, by name; see `Request.facts` and `Reply.facts`."""
 
 
-LEFT_OUT = "evaluate (unseen)"
-"""The kind `evaluate` as the unseen party has it, which trains nothing: other arrays, and no noise."""
-
-
 class Kind(NamedTuple):
     """A kind of message: when it is sent, the facts of the request, and those of the reply."""
 
@@ -56,6 +52,8 @@ KINDS: Mapping[str, Kind] = {
     "finish": Kind("once, after the last round", (*PROGRESS, SELECTED, WORKDIR), ("written", SELECTED, *WORK)),
 }
 """The messages, by a request's `action`."""
+LEFT_OUT = "evaluate (unseen)"
+"""The kind `evaluate` as the unseen party has it, which trains nothing: other arrays, and no noise."""
 
 
 class Contents(NamedTuple):

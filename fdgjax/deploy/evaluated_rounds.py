@@ -101,7 +101,8 @@ def counts_like(tables: Mapping[str, int]) -> Leaves:
 def check_counts(arrays: Leaves, tables: Mapping[str, int]) -> None:
     """Raises a `UserError` for counts of other shapes than `counts_like`, and for more correct ones than there are. The
     sums of a model that diverged are not finite, and are no counts."""
-    if unknown := sorted(arrays.keys() - counts_like(tables).keys()):
+    like = counts_like(tables)
+    if unknown := [path for path in arrays if path not in like]:
         raise UserError(f"its evaluation has '{unknown[0]}'; expected counts of {', '.join(tables)}; {SAME_VERSION}")
     for table, models in tables.items():
         found = tally_at(arrays, table, models)
@@ -116,7 +117,7 @@ def check_counts(arrays: Leaves, tables: Mapping[str, int]) -> None:
 def check_probes(arrays: Leaves) -> None:
     """Raises a `UserError` for figures that are not those of linear probes, numbers from 0 to 1."""
     for path, value in arrays.items():
-        name, _, percent = path.partition("/")
+        name, _, percent = str(path).partition("/")
         known = name.startswith("probe_") and name in Metrics._fields and bool(percent) == name.endswith("_by_percent")
         if not known or np.shape(value) or value.dtype != np.float64 or not 0 <= value <= 1:
             raise UserError(f"its evaluation has '{path}'; expected accuracies of probes, from 0 to 1; {SAME_VERSION}")

@@ -119,8 +119,7 @@ def refuse_schedules(folder: Path, terms: Terms, earlier: int) -> None:
     if config.privacy.epsilon or programs(terms) != programs(shorter):
         raise UserError(
             f"workdir {folder} holds {earlier} rounds of '{config.method.name}' with settings by which each depends on "
-            f"their number, and config.rounds is {config.rounds} here; expected {earlier}; make the app with another "
-            "--workdir to begin again"
+            f"their number, and config.rounds is {config.rounds} here; expected {earlier}; {AGAIN}"
         )
 
 

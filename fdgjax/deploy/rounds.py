@@ -101,12 +101,12 @@ def check_lengths(held: DeployedState, lengths: np.ndarray, terms: Terms) -> Non
             raise UserError(f"client {client} {changed}")
 
 
-def changed_length(before: float, now: float) -> str:
+def changed_length(before: int, now: object) -> str:
     """What is said of a client whose number of samples was another one when the run began; '' for the same."""
     if before == now:
         return ""
     return (
-        f"holds {now:g} samples and held {before:g} when this run began; expected the same; restore them, or begin "
+        f"holds {now} samples and held {before} when this run began; expected the same; restore them, or begin "
         "again with another workdir"
     )
 
@@ -217,7 +217,7 @@ def readable(server: ServerPrograms, reply: Reply, lengths: Mapping[int, int]) -
             checked_leaves(reply.arrays, server.shapes.message, "its message")
             for name in (*numbers, *(("loss",) if "loss" in reply.facts else ())):
                 check_number(reply.facts[name], finite=name not in DIVERGING)
-            if changed := changed_length(lengths[reply.client], float(reply.facts["samples"])):
+            if changed := changed_length(lengths[reply.client], reply.facts["samples"]):
                 raise UserError(f"it {changed}")
     except UserError as error:
         return Reply(reply.client, {}, {}, str(error))
