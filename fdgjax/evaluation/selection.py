@@ -25,10 +25,15 @@ HELD_OUT = "held-out data of the source domains"
 
 
 def best(figure: str, larger: bool = True) -> Callable[[Sequence[Record]], Record]:
-    """The first round with the largest value of a figure, or with the smallest; a round without the figure is behind
-    all that have it."""
+    """The first round with the largest value of a figure, or with the smallest; a round without the figure, or whose
+    predictions are NaN, is behind all others."""
     sign = 1 if larger else -1
-    return lambda rounds: max(rounds, key=lambda one: sign * one[figure] if figure in one else -math.inf)
+
+    def score(one: Record) -> float:
+        value = sign * one.get(figure, math.nan)
+        return -math.inf if math.isnan(value) else value
+
+    return lambda rounds: max(rounds, key=score)
 
 
 def accuracies(scope: str) -> tuple[str, str]:

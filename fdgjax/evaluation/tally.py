@@ -77,7 +77,9 @@ def tally(
         logits = output.logits
         log_p = jax.nn.log_softmax(logits)
         confidence = jnp.exp(jnp.max(log_p, axis=1))
-        right = (jnp.argmax(logits, axis=1) == batch.labels).astype(jnp.float32) * batch.mask
+        # The first of NaN logits is the largest to argmax.
+        known = ~jnp.any(jnp.isnan(logits), axis=1)
+        right = (known & (jnp.argmax(logits, axis=1) == batch.labels)).astype(jnp.float32) * batch.mask
         bins = jnp.minimum((confidence * BINS).astype(jnp.int32), BINS - 1)
         nll = -jnp.take_along_axis(log_p, batch.labels[:, None], axis=1)[:, 0]
         return Tally(

@@ -83,7 +83,7 @@ def fedfa(setup: Setup, h: FedFA) -> Method:
 
         return step._replace(update=unflatten(flatten(step.update) | {path: change(path) for path in made})), info
 
-    return base._replace(aggregate=aggregate)
+    return base._replace(aggregate=aggregate, averaged=False)
 
 
 ENTRY = Entry(

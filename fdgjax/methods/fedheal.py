@@ -116,7 +116,7 @@ def fedheal(setup: Setup, h: FedHeal) -> Method:
         server, clients = extended.update(server, clients, step.base, server_step)
         return server, clients._replace(more=step.more)
 
-    return extended._replace(aggregate=aggregate, update=update)
+    return extended._replace(aggregate=aggregate, update=update, averaged=False)
 
 
 ENTRY = Entry(

@@ -66,7 +66,7 @@ def fedomg(setup: Setup, h: FedOMG) -> Method:
         params, coefficients = step(updates["params"], weights)
         return {**update, "params": params}, coefficients
 
-    return fedavg(setup, h, rule=rule)
+    return fedavg(setup, h, rule=rule)._replace(averaged=False)
 
 
 def of_shares(matched: Rule, updates: PyTree, weights: PyTree | None = None) -> tuple[PyTree, PyTree]:

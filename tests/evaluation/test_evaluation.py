@@ -314,6 +314,17 @@ def test_certain_and_right_is_calibrated_certain_and_wrong_is_not() -> None:
 
 
 @pytest.mark.slow
+def test_predictions_that_are_nan_are_wrong_whatever_the_label() -> None:
+    state, federation = trained("fedavg"), toy_federation()
+    nothing = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), state.server.variables)
+    for label in range(3):
+        labelled = federation._replace(labels=jnp.full_like(federation.labels, label))
+        broken = state._replace(server=state.server._replace(variables=nothing))
+        got = measure(jax.device_get(evaluation("fedavg", 4, ONE_BY_ONE)(broken, labelled)), NAMES)
+        assert (got.ood_accuracy, got.id_accuracy) == (0, 0)
+
+
+@pytest.mark.slow
 def test_dropout_is_off_and_statistics_are_the_running_ones() -> None:
     for model in ("dropout", "norm"):
         variables = tiny_model(model).init(jax.random.key(0))

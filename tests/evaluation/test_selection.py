@@ -70,3 +70,13 @@ def test_the_oracle_says_what_it_is() -> None:
     assert "target" not in SELECTIONS["validation"].looks_at
     with pytest.raises(KeyError):
         _ = ledger(records([(0.1, 0.2)]), "last")["oracle"]
+
+
+@pytest.mark.parametrize("rule", ["validation", "validation_by_size"])
+def test_a_round_whose_predictions_are_nan_is_never_chosen_for_that(rule: str) -> None:
+    scope = "id" if rule == "validation" else "id_all"
+    errors = [{"round": i, f"{scope}_rmse": value} for i, value in enumerate([float("nan"), 2.0, float("nan"), 1.0])]
+    assert SELECTIONS[rule].choose(errors)["round"] == 3
+    assert SELECTIONS[rule].choose(errors[:1])["round"] == 0
+    scores = [{"round": i, f"{scope}_auroc": value} for i, value in enumerate([float("nan"), 0.2, 0.7])]
+    assert SELECTIONS[f"{rule}:auroc"].choose(scores)["round"] == 2

@@ -24,7 +24,7 @@ MORE, STATISTICS = "send more than their updates", "send statistics"
 KEPT, ONE_MEAN = "depends on what clients keep", "does not take one mean"
 COMPARE = ("fedclip",)
 """Methods whose loss compares the samples of a minibatch: that takes numbers to see, too."""
-RULES = ("fedgma", "fedomg")
+RULES = ("fedgma",)
 """Methods whose rule looks at each update: that takes numbers to see."""
 CLIENTS: dict[str, str] = {
     **dict.fromkeys(
@@ -44,9 +44,9 @@ CLIENTS: dict[str, str] = {
         ],
         MORE,
     ),
-    **dict.fromkeys(["atp", "fedbyol", "fedema", "fedfa", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
-    **dict.fromkeys(["fedheal", "rscfed"], "reads what clients keep"),
-    **dict.fromkeys(["fedproto", "hfedf", "local", "pfedhn"], ONE_MEAN),
+    **dict.fromkeys(["atp", "fedbyol", "fedema", "fedmoco", "fedsimclr", "fedsimsiam"], STATISTICS),
+    "rscfed": "reads what clients keep",
+    **dict.fromkeys(["fedfa", "fedheal", "fedomg", "fedproto", "hfedf", "local", "pfedhn"], ONE_MEAN),
     **dict.fromkeys(
         ["central", "coral", "fish", "fishr", "groupdro", "irm", "mixup", "mmd", "vrex"], "pooled at one client"
     ),

@@ -25,6 +25,7 @@ from fdgjax.engine.robustness.attacks import (
     with_trigger,
 )
 from fdgjax.engine.robustness.defences import ROBUST, Defence, bound_of, check_defence, defend
+from fdgjax.engine.traffic import traffic
 from fdgjax.experiments.components import with_attack
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import Message
@@ -288,8 +289,29 @@ def test_an_attack_is_by_some_of_the_clients_and_of_a_kind_that_training_sees() 
     refuse_attack(config_of())
 
 
+@pytest.mark.parametrize("name", mostly_slow(sorted(METHODS), ("fedavg", "fedgma")))
+def test_a_method_that_averages_leaves_equal_updates_as_they_are(name: str) -> None:
+    """So that its rule returns a robust centre, which stands in place of every client's update."""
+    case = shared_case(name)
+    method, state = case.method, case.advance(1)
+    if not method.averaged or method.pooled:
+        return
+    rng, n = np.random.default_rng(0), len(case.federation.ids)
+    shapes = traffic(method, case.federation).message
+    sent = jax.tree.map(lambda leaf: jnp.asarray(np.abs(rng.normal(size=(n, *leaf.shape))), leaf.dtype), shapes)
+    equal = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[:1], leaf.shape), method.updates.get(sent))
+    weights = jnp.ones(n, jnp.float32)
+    found, _ = method.aggregate(state.server, state.clients, method.updates.set(sent, equal), weights)
+    expected = jax.tree.map(lambda leaf: leaf[0], equal)
+    while not hasattr(found, "update"):
+        found = found.base
+    # SCAFFOLD's updates are the model's and the control variate's.
+    own = expected[0] if isinstance(expected, tuple) else expected
+    chex.assert_trees_all_close(found.update, own, rtol=1e-4, atol=1e-6)
+
+
 def test_methods_that_do_not_average_say_so() -> None:
-    assert {name for name in ("hfedf", "pfedhn") if averaged(name)} == set()
+    assert {name for name in ("hfedf", "pfedhn", "fedomg", "fedheal", "fedfa") if averaged(name)} == set()
     assert all(averaged(name) for name in ("fedavg", "scaffold"))
 
 
