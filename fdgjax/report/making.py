@@ -81,7 +81,8 @@ def write(out: Path, files: Mapping[str, str | bytes]) -> None:
     Raises:
       UserError: the folder holds a file of the same name that no report wrote, or is itself a file.
     """
-    if not (out / PAGE).exists() and (taken := [name for name in files if (out / name).exists()]):
+    earlier = (out / LISTED).read_text().splitlines() if (out / LISTED).is_file() else []
+    if taken := [name for name in files if name not in earlier and (out / name).exists()]:
         raise UserError(
             f"--out got '{out}', which has a {taken[0]} of its own; expected a folder without; choose another"
         )
@@ -89,7 +90,6 @@ def write(out: Path, files: Mapping[str, str | bytes]) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"--out got '{out}', which is a file; expected a folder") from None
-    earlier = (out / LISTED).read_text().splitlines() if (out / LISTED).is_file() else []
     for name in {*earlier} - {*files}:
         if stays_inside(Path(name)):
             (out / name).unlink(missing_ok=True)

@@ -10,9 +10,9 @@ from fdgjax.report.reading import Run, settings_of
 from fdgjax.sweeps.cells import read_published, read_spec
 from fdgjax.sweeps.papers import EXPERIMENTS
 
-ANY = frozenset({"eval_every", "data.scaling", "data.split_seed", "model.pretrained"})
-"""Keys in which a run may differ from the cell: when it is evaluated, what follows from other keys, which split of the
-kind it has, and where the weights lie from which it starts."""
+ANY = frozenset({"eval_every", "data.digest", "data.scaling", "data.split_seed", "model.pretrained"})
+"""Keys in which a run may differ from the cell: when it is evaluated, what the cell does not say of the samples, what
+follows from other keys, which split of the kind it has, and where the weights lie from which it starts."""
 
 
 class Known(NamedTuple):

@@ -28,6 +28,11 @@ EVERY_DOMAIN = "every domain"
 
 TRAINING = ("data.image_size", "data.crop_size", "data.augmentation", "data.streaming")
 """Keys of the data that say how they are shown to a network: runs that differ in them are tested on the same."""
+CONTENT = (
+    *("task", "data.name", "data.image_size", "data.same_images"),
+    *("data.label", "data.categorical", "data.ignored", "data.missing"),
+)
+"""Keys by which the same files are other samples."""
 
 
 class Seed(NamedTuple):
@@ -224,13 +229,31 @@ def distinguished(folders: Sequence[Folder], given: Sequence[Path]) -> list[dict
             any(counts[key, seed.seed] > 1 for seed in folder.seeds) for key, folder in zip(keys, folders, strict=True)
         ]
 
-    every = [settings_of(folder) for folder in folders]
+    every = without_needless_digests([settings_of(folder) for folder in folders])
     twice = {own["method.name"] for own, again in zip(every, repeated(every), strict=True) if again}
     for own, origin in zip(every, given, strict=True):
         own |= {"folder": str(origin)} if own["method.name"] in twice else {}
     for own, folder, again in zip(every, folders, repeated(every), strict=True):
         own |= {"folder": str(folder.path)} if again else {}
     return every
+
+
+def without_needless_digests(every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The settings with the digest of the samples only where runs with the same `CONTENT` have different ones: other
+    pixels have another digest, and earlier runs have none."""
+    found: dict[str, set[str]] = {}
+    for own in every:
+        found.setdefault(content_of(own), set()).update([own["data.digest"]] if "data.digest" in own else [])
+    needless = {content for content, digests in found.items() if len(digests) < 2}
+    return [
+        {key: value for key, value in own.items() if key != "data.digest" or content_of(own) not in needless}
+        for own in every
+    ]
+
+
+def content_of(own: Mapping[str, Any]) -> str:
+    """What the settings say of the content of the samples."""
+    return json.dumps([own.get(key) for key in CONTENT])
 
 
 def of_panel(key: str) -> bool:

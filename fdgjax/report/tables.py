@@ -148,7 +148,9 @@ def targets_table(runs: Sequence[Run], figures: Mapping[str, str], kind: str, na
     panels = list(dict.fromkeys(run.panel for run in runs))
     rows, near = list[list[Cell]](), set[tuple[int, str]]()
     for key in [key for key in figures if any(run.values(key) for run in runs)]:
-        ranked = ranking(compared(runs, key), larger_is_better(key))
+        there = compared(runs, key)
+        needed = {panel for values in there.values() for panel, _ in values}
+        ranked = ranking(there, larger_is_better(key))
         undecided = {one.name for one in ranked if one.behind and one.behind.words == "undecided"}
         for series in dict.fromkeys(run.series for run in runs):
             mine = {run.panel: run for run in runs if run.series == series}
@@ -156,7 +158,8 @@ def targets_table(runs: Sequence[Run], figures: Mapping[str, str], kind: str, na
             if not any(each):
                 continue
             near |= {(len(rows), "mean")} if series in undecided else set()
-            mean = over_targets(compared(list(mine.values()), key).get(series, {})) if None not in each else None
+            own = there.get(series, {})
+            mean = over_targets(own) if {panel for panel, _ in own} == needed else None
             rows.append([marked_name(series, list(mine.values())), figures[key], *each, mean])
     columns = [Column("method", "method"), Column("figure", "figure")]
     columns += [Column(panel, panel, kind, 1) for panel in panels]

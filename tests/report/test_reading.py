@@ -109,6 +109,17 @@ def test_runs_on_other_samples_are_other_experiments(tmp_path: Path) -> None:
     assert [run.settings for run in runs] == [{"data.digest": "aaaa"}, {"data.digest": "bbbb"}]
 
 
+def test_other_pixels_and_earlier_runs_without_a_digest_are_no_other_samples(tmp_path: Path) -> None:
+    federation = dict.fromkeys(("train", "validation", "test"), (2, 5)) | {"target": (1, 9), "server": (1, 1)}
+    data = DataDescription(("0", "1"), ("r45", "r0", "r15"), "r45", (8, 8, 1), 2, (40, 8, 8, 1), federation)
+    for name, seed, size, digest in (("a", 0, 8, "aaaa"), ("b", 1, 8, ""), ("c", 0, 12, "cccc")):
+        path = write_run(tmp_path / name, seeds=(seed,), data={"image_size": size})
+        write_checked_json(path / "data.json", from_description(data._replace(content=digest)))
+    runs = read_runs([tmp_path])
+    assert [[seed.seed for seed in run.seeds] for run in runs] == [[0, 1], [0]]
+    assert [run.panel for run in runs] == ["r45 unseen"] * 2
+
+
 def test_a_run_that_has_just_begun_has_no_figures(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", done=0)
     (path / "seed_1/metrics.jsonl").unlink()

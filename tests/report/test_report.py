@@ -177,6 +177,18 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "results.csv").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", [PAGE, "results.csv"])
+def test_a_file_that_no_report_wrote_is_left_alone_beside_a_page(name: str, tmp_path: Path) -> None:
+    (tmp_path / PAGE).write_text("mine")
+    if name != PAGE:
+        (tmp_path / PAGE).unlink()
+        write(tmp_path, {PAGE: "theirs"})
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match=rf"has a {name} of its own"):
+        write(tmp_path, {PAGE: "again", "results.csv": "theirs"})
+    assert (tmp_path / name).read_text() == "mine"
+
+
 @pytest.mark.slow
 def test_figures_are_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "runs/a")

@@ -247,6 +247,19 @@ def test_a_method_is_averaged_over_unseen_domains(tmp_path: Path) -> None:
     assert rows[1][panels[1]] == rows[1]["mean"] == ""
 
 
+def test_a_run_on_all_domains_takes_no_methods_mean_away(tmp_path: Path) -> None:
+    for name, more in (("a", {}), ("b", {"domains_per_client": 2})):
+        for method in ("fedavg", "hfedf"):
+            write_run(tmp_path / f"{method}-{name}", method, data=more)
+    runs = [run._replace(series=run.method) for run in read_runs([tmp_path])]
+    (alone,) = [table for table in make_tables(runs) if table.name == "targets"]
+    trained = runs[0]._replace(panel=EVERY_DOMAIN)
+    (beside,) = [table for table in make_tables([*runs, trained]) if table.name == "targets"]
+    means = {(row["method"], row["figure"]): row["mean"] for row in rows_of(alone)}
+    assert all(means.values())
+    assert {(row["method"], row["figure"]): row["mean"] for row in rows_of(beside)} == means
+
+
 def test_probes(tmp_path: Path) -> None:
     (table,) = [table for table in make_tables(two_methods(tmp_path)) if table.name == "probes"]
     for method, row in zip(("fedavg", "hfedf"), rows_of(table), strict=True):
