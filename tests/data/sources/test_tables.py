@@ -236,7 +236,21 @@ MISTAKES = {
     ),
     "no rows": ({"b.csv": "sick,age\n"}, {}, r"b.csv has no rows"),
     "no file": ({"b.csv": ""}, {}, r"cannot read .*b.csv"),
-    "an empty line": ({"b.csv": 'sick,age\nno,"1\n\n"\n\nno,2\n\n'}, {}, r"b.csv has an empty line, 5, among its rows"),
+    "an empty line": (
+        {"b.csv": 'sick,age\nno,"1\n\n"\n\nno,2\n\n'},
+        {},
+        r"b.csv has an empty line, 5; expected none before",
+    ),
+    "an empty first line": (
+        {"b.csv": "\n" + SOUTH.replace(",", ";")},
+        {},
+        r"b.csv has an empty line, 1; expected none before the last row; remove it",
+    ),
+    "an empty first line of Windows after the mark of UTF-8": (
+        {"b.tsv": "\ufeff\r\n" + SOUTH.replace(",", "\t")},
+        {},
+        r"b.tsv has an empty line, 1; expected",
+    ),
     "ragged": ({"b.csv": "sick,age\nno,1,2,3\n"}, {}, r"cannot read .*b.csv"),
     "a name as category": (
         {f"{d}.csv": "id,sick\n" + "".join(f"p{d}{i},{'yes' if i % 2 else 'no'}\n" for i in range(60)) for d in "bc"},
