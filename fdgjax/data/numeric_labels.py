@@ -13,6 +13,7 @@ import numpy as np
 from fdgjax.data.columns import column_statistics, merged
 from fdgjax.data.encoding import standardising
 from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.rounding import check_labels_kept
 from fdgjax.utils.errors import UserError, printable
 
 
@@ -61,18 +62,20 @@ def with_classes(data: Domains, name: str) -> Domains:
 
 
 def with_numbers(data: Domains, name: str) -> Domains:
-    """The data set, whose labels are numbers, or become the numbers that its classes are called by."""
+    """The data set, whose labels are numbers, or become the numbers that its classes are called by; raises a
+    `UserError` if they are no numbers, or float32 rounds them by much of their spread."""
     if data.numeric:
         return data
     try:
-        numbers = np.array([float(one) for one in data.class_names], np.float32)
+        numbers = np.array([float(one) for one in data.class_names])
     except ValueError:
         named = printable(", ".join(data.class_names[:3]))
         raise UserError(
             f"config.task got regression, but '{printable(name)}' has classes, such as {named}; expected labels that "
             "are numbers: a table or arrays, or config.task=classification"
         ) from None
-    return data._replace(labels=numbers[data.labels], class_names=("label",))
+    check_labels_kept(f"the label of '{printable(name)}'", numbers[data.labels])
+    return data._replace(labels=numbers[data.labels].astype(np.float32), class_names=("label",))
 
 
 TASKS: Mapping[str, Task] = {"classification": Task(False, with_classes), "regression": Task(True, with_numbers)}

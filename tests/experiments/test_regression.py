@@ -161,6 +161,14 @@ def test_whole_numbers_of_arrays_may_be_classes_or_numbers() -> None:
     np.testing.assert_array_equal(data.labels, domains_of(whole).labels)
 
 
+def test_whole_numbers_that_float32_rounds_much_are_refused() -> None:
+    refused(
+        "the label of 'arrays-.*' has numbers such as 2024010[14] with .*; float32 rounds them by up to 1; .* subtract",
+        data={name: (x, (y > 500).astype(int)) for name, (x, y) in sites().items()},
+        classes=("20240101", "20240104"),
+    )
+
+
 def test_a_label_of_a_table_that_is_no_number_is_one_line(tmp_path: Path) -> None:
     hospitals = write_hospitals(tmp_path)
     for label, words in (("sick", "has '(yes|no)' in line 2; expected numbers"), ("dose", "has no 'dose' in line")):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.rounding import check_labels_kept
 from fdgjax.utils.errors import UserError, few, printable
 
 LOGGER = logging.getLogger("fdgjax")
@@ -29,7 +30,8 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
         and for labels that are floats.
 
     Raises:
-      UserError: fewer than two domains, a domain without a name or samples, or arrays of another type or shape.
+      UserError: fewer than two domains, a domain without a name or samples, arrays of another type or shape, or
+        labels that are floats and that float32 rounds by much of their spread.
     """
     if not isinstance(arrays, Mapping) or len(arrays) < 2:
         got = f"{len(arrays)} domain(s)" if isinstance(arrays, Mapping) else type(arrays).__name__
@@ -130,7 +132,10 @@ def checked_labels(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.nda
                 f"data['{name}'] has labels of {labels.dtype}{least}; expected whole numbers from 0, one for each "
                 "class, or floats in every domain for config.task=regression"
             )
-    return np.concatenate([labels for _, labels in pairs.values()]).astype(np.float32 if floats else np.int32)
+    found = np.concatenate([labels for _, labels in pairs.values()])
+    if floats:
+        check_labels_kept("the label of data", found)
+    return found.astype(np.float32 if floats else np.int32)
 
 
 def checked_images(name: str, images: np.ndarray) -> np.ndarray:

@@ -89,12 +89,12 @@ def delimiter_of(header: str, path: Path) -> str:
 
 
 def check_lines(text: str, delimiter: str, path: Path) -> None:
-    """Raises a `UserError` for an empty line among the rows, after which lines would be numbered wrongly; at the end of
-    the file there may be any number."""
+    """Raises a `UserError` for an empty line before the header, from which the delimiter is told, or among the rows,
+    after which lines would be numbered wrongly; at the end of the file there may be any number."""
     rows = text.rstrip()
-    if not re.search(r"\n\r?\n", rows):
+    if not re.search(r"(^|\n)\r?\n", rows):
         return
     lines = csv.reader(io.StringIO(rows, newline=""), delimiter=delimiter)
     for row in lines:
         if not row:
-            raise UserError(f"{path} has an empty line, {lines.line_num}, among its rows; expected none; remove it")
+            raise UserError(f"{path} has an empty line, {lines.line_num}; expected none before the last row; remove it")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fdgjax.data.sources.cells import Cells, capitals_apart, categories_of, codes_of, numbers_of
+from fdgjax.data.sources.cells import Cells, capitals_apart, categories_of, codes_of
+from fdgjax.data.sources.rounding import check_labels_kept
 from fdgjax.utils.errors import UserError, printable
 
 LOGGER = logging.getLogger("fdgjax")
@@ -26,9 +27,11 @@ def numeric_labels(
     """The label's name and the rows' labels, float32 `[rows]`.
 
     Raises:
-      UserError: a row without label, a label that is no number, or a single number.
+      UserError: a row without label, a label that is no number, a single number, or numbers that float32 rounds by much
+        of their spread.
     """
     check_filled(label, files, labels)
+    each = list[np.ndarray]()
     for domain, own in labels.items():
         if own.numbers is None:
             row, text = own.first_text()
@@ -36,7 +39,10 @@ def numeric_labels(
                 f"the label '{label}' of {files[domain]} has '{text}' in line {row}; expected numbers with "
                 "config.task=regression"
             )
-    found = np.concatenate([numbers_of(own) for own in labels.values()])
+        each.append(own.numbers)
+    exact = np.concatenate(each)
+    check_labels_kept(f"the label '{label}'", exact)
+    found = exact.astype(np.float32)
     if np.ptp(found) == 0:
         raise UserError(f"the label '{label}' has the only value {found[0]:g}; expected at least two")
     return (label,), found

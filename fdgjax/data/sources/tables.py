@@ -17,6 +17,7 @@ from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import Cells, as_number, capitals_apart, categories_of, cells_of, codes_of, numbers_of
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.listing import by_domain, is_folder, list_folder, say_skipped
+from fdgjax.data.sources.rounding import rounding
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
 from fdgjax.data.sources.table_labels import class_labels, numeric_labels
 from fdgjax.utils.errors import LISTED, UserError, printable, unknown
@@ -24,7 +25,6 @@ from fdgjax.utils.words import quoted
 
 LOGGER = logging.getLogger("fdgjax")
 DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
-SPREAD_LOST = 1e-3
 MOST_CATEGORIES = 50
 """A text column with more values than this, and more than half of them different, is a name rather than a category."""
 
@@ -79,8 +79,9 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
     """The tables as one data set: numbers and indices of categories, NaN where a value is missing.
 
     Raises:
-      UserError: a file that cannot be read; no label column, a row without label, or a single class or number; text
-        among numbers; two spellings of a column's name; no column besides the label.
+      UserError: a file that cannot be read; no label column, a row without label, a single class or number, or numeric
+        labels that float32 rounds by much of their spread; text among numbers; two spellings of a column's name; no
+        column besides the label.
     """
     cells, left = used_cells(tables, options)
     labels = {domain: own[options.label] for domain, own in cells.items()}
@@ -166,18 +167,10 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
 
 
 def say_rounded(name: str, filled: Sequence[Cells]) -> None:
-    """Warns of a column whose spread is small beside its numbers, such as dates written as 20240131: float32 rounds
-    them by more than a thousandth of their deviation."""
+    """Warns of a column whose differences float32 rounds away."""
     numbers = np.concatenate([one.numbers for one in filled if one.numbers is not None] or [np.zeros(0)])
-    exact = numbers[np.isfinite(numbers)]
-    off = np.abs(exact - exact.astype(np.float32)).max(initial=0)
-    if off > SPREAD_LOST * (spread := float(exact.std()) if exact.size else 0.0) > 0:
-        LOGGER.warning(
-            printable(
-                f"column '{name}' has numbers such as {exact[0]:.17g} with a deviation of {spread:.3g}; float32 rounds "
-                f"them by up to {off:.3g}; subtract a constant from them"
-            )
-        )
+    if lost := rounding(numbers):
+        LOGGER.warning(printable(f"column '{name}' has {lost}; subtract a constant from them"))
 
 
 def check_commas(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path]) -> None:

@@ -34,6 +34,10 @@ X, Y = np.random.default_rng(0).integers(0, 256, (20, 4, 3, 1), np.uint8), np.ar
         ({"a": (X, Y), "b": (X[:, :2], Y)}, r"data\['b'\] has images of \[2, 3, 1\] and data\['a'\] of \[4, 3, 1\]"),
         ({"a": (X, Y + 7), "b": (X, Y)}, "the label 9, but 9 classes"),
         ({"a": (X, Y), "b": (X, Y + 2**32)}, "labels of int64 from 4294967296 to"),
+        (
+            {"a": (X, Y + 1e9), "b": (X, Y + 1e9)},
+            "the label of data has numbers such as 1000000000 with a deviation of 0.8.*; subtract a constant",
+        ),
         ({"a": (X, Y + 0.5), "b": (X, Y * 1e300)}, r"data\['b'\] has labels that are not finite"),
     ],
 )
@@ -41,6 +45,19 @@ def test_arrays_that_are_no_data_set_are_one_line(data: Any, said: str) -> None:
     classes = tuple("abcdefghi") if said.startswith("the label") else None
     with pytest.raises(UserError, match=said):
         domains_of(data, classes)
+
+
+@pytest.mark.parametrize(("constant", "kept"), [(1000, True), (-3000, True), (1e5, False), (-1e6, False)])
+def test_labels_keep_their_spread_or_are_refused(constant: float, kept: bool) -> None:
+    """The distances of float32's numbers are 6e-5 at 1000 and 8e-3 at 1e5."""
+    noise = np.random.default_rng(0).normal(size=(2, 20))
+    data = {"a": (X, constant + noise[0]), "b": (X, constant + noise[1])}
+    if not kept:
+        with pytest.raises(UserError, match="float32 rounds them"):
+            domains_of(data)
+        return
+    back = domains_of(data).labels.astype(np.float64) - constant
+    np.testing.assert_allclose(back, noise.ravel(), rtol=0, atol=1e-3 * noise.std())
 
 
 def test_a_class_without_a_sample_is_said(caplog: pytest.LogCaptureFixture) -> None:

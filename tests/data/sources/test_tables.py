@@ -113,6 +113,27 @@ def test_numbers_that_float32_rounds_much_are_said(tmp_path: Path, caplog: pytes
     assert warned[0].startswith("column 'date' has numbers such as 20240101 ")
 
 
+def test_a_numeric_label_is_refused_if_float32_rounds_its_differences(tmp_path: Path) -> None:
+    """Seconds of some minutes since 1970 are 128 apart in float32; those of a year differ by far more."""
+    seconds = np.array([0, 30, 90, 121, 240, 333])
+
+    def labels(numbers: np.ndarray) -> np.ndarray:
+        north, south = (
+            "x,t\n" + "".join(f"{place},{number}\n" for place, number in enumerate(own)) for own in np.split(numbers, 2)
+        )
+        return loaded(written(tmp_path, {"north.csv": north, "south.csv": south}), label="t", numeric=True).labels
+
+    said = (
+        r"^the label 't' has numbers such as 1700000000 with a deviation of 117; float32 rounds them by up to 51; .* "
+    )
+    with pytest.raises(UserError, match=said + "subtract a constant from them, such as 1700000000$") as error:
+        labels(1_700_000_000 + seconds)
+    assert "\n" not in str(error.value)
+    np.testing.assert_array_equal(labels(seconds), seconds)
+    year = 1_700_000_000 + 90_000 * seconds
+    np.testing.assert_allclose(labels(year), year, rtol=0, atol=64)
+
+
 def test_a_header_may_be_long_and_its_names_have_line_breaks(tmp_path: Path) -> None:
     names = [f"ENSG{number:011d}_expression" for number in range(50_000)]
     (path,) = written(tmp_path, {"a.csv": f"{','.join(names)}\n{','.join('1' * len(names))}\n"}).iterdir()
@@ -236,7 +257,21 @@ MISTAKES = {
     ),
     "no rows": ({"b.csv": "sick,age\n"}, {}, r"b.csv has no rows"),
     "no file": ({"b.csv": ""}, {}, r"cannot read .*b.csv"),
-    "an empty line": ({"b.csv": 'sick,age\nno,"1\n\n"\n\nno,2\n\n'}, {}, r"b.csv has an empty line, 5, among its rows"),
+    "an empty line": (
+        {"b.csv": 'sick,age\nno,"1\n\n"\n\nno,2\n\n'},
+        {},
+        r"b.csv has an empty line, 5; expected none before",
+    ),
+    "an empty first line": (
+        {"b.csv": "\n" + SOUTH.replace(",", ";")},
+        {},
+        r"b.csv has an empty line, 1; expected none before the last row; remove it",
+    ),
+    "an empty first line of Windows after the mark of UTF-8": (
+        {"b.tsv": "\ufeff\r\n" + SOUTH.replace(",", "\t")},
+        {},
+        r"b.tsv has an empty line, 1; expected",
+    ),
     "ragged": ({"b.csv": "sick,age\nno,1,2,3\n"}, {}, r"cannot read .*b.csv"),
     "a name as category": (
         {f"{d}.csv": "id,sick\n" + "".join(f"p{d}{i},{'yes' if i % 2 else 'no'}\n" for i in range(60)) for d in "bc"},
