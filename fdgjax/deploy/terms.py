@@ -224,10 +224,10 @@ def agree(terms: Terms) -> Agreed:
             f"'{entry.name}' gathers all samples at one place, which a deployment exists to avoid; expected another "
             "method; fdgjax train runs it as a reference"
         )
-    plan = make_plan(config, batching, execution, terms.clients, method)
+    alike = federation_of(terms, OwnSamples(stored, empty), lengths=np.ones(terms.clients))
+    plan = make_plan(config, batching, execution, method, alike)
     if config.privacy.unit:
         check_accountant()
-        alike = federation_of(terms, OwnSamples(stored, empty), lengths=np.ones(terms.clients))
         refuse_leaks(config, method, alike)
         plan = plan._replace(privacy=in_round(config, config.privacy.noise or terms.noise))
     if plan.privacy and SELECTIONS[config.selection].looks_at == HELD_OUT:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fdgjax.contract import Context, Method, PyTree, Trained, Variables
 from fdgjax.data.federation import Federation
@@ -45,3 +46,9 @@ def traffic(method: Method, federation: Federation) -> Traffic:
         return Traffic(sent, received, message, server, context, trained)
 
     return jax.eval_shape(one_round, any_key(), federation)
+
+
+def sends_update(method: Method, federation: Federation) -> bool:
+    """Whether a client's message has an update, the part that attacks forge and defences judge: a method may send
+    prototypes instead, or nothing."""
+    return bool(optax.tree.size(method.updates.get(traffic(method, federation).message)))

@@ -17,9 +17,10 @@ from fdgjax.engine.batched_hyper import BatchedHyper, TracedNumber
 from fdgjax.engine.clients import callers_mesh
 from fdgjax.engine.devices import clients_per_device, drawn_rounds
 from fdgjax.engine.local import Batching
-from fdgjax.engine.robustness.attacks import check_attack
+from fdgjax.engine.robustness.attacks import check_attack, reads_labels
 from fdgjax.engine.robustness.defences import check_defence
 from fdgjax.engine.sharding import several_processes
+from fdgjax.engine.traffic import sends_update
 from fdgjax.evaluation.probability_figures import names_in
 from fdgjax.methods import Entry
 from fdgjax.methods.parts.adaptations import adaptation_of
@@ -200,12 +201,15 @@ def batch_hyper(config: Config, others: Sequence[Config], make: Callable[[Config
     return BatchedHyper(values, of) if values else None
 
 
-def make_plan(config: Config, batching: Batching, execution: Execution, clients: int, method: Method) -> RoundPlan:
-    """How the rounds are executed, without an attack.
+def make_plan(
+    config: Config, batching: Batching, execution: Execution, method: Method, federation: Federation
+) -> RoundPlan:
+    """How the rounds are executed, without an attack; of the federation's data, shapes count.
 
     Raises:
       UserError: more clients per round than train, or a defence that does not fit the method or the number of clients.
     """
+    clients = len(federation.ids)
     if config.clients_per_round > clients:
         raise UserError(
             f"config.clients_per_round got {config.clients_per_round}, but only {clients} clients train; "
@@ -213,18 +217,29 @@ def make_plan(config: Config, batching: Batching, execution: Execution, clients:
         )
     defence = defence_of(config.defence)
     if defence:
-        check_defence(defence, method, config.clients_per_round or clients)
+        updates = sends_update(method, federation)
+        check_defence(defence, method, config.clients_per_round or clients, updates=updates)
     return RoundPlan(batching, config.clients_per_round, execution, config.drop_nonfinite, defence=defence)
 
 
 def with_attack(
-    plan: RoundPlan, config: Config, entry: Entry, classes: int, clients: int, *, images: bool, features: bool
+    plan: RoundPlan,
+    config: Config,
+    method: Method,
+    federation: Federation,
+    *,
+    classes: int,
+    images: bool,
+    features: bool,
 ) -> RoundPlan:
     """The plan with the config's attack, on data of `classes` classes; images, features: as of `check_attack`, which it
     raises like."""
     attack = attack_of(config.attack, classes)
     if attack:
-        check_attack(attack, clients, images=images, features=features, unlabelled=entry.unlabelled)
+        unlabelled = not reads_labels(method, federation, plan.batching)
+        updates = sends_update(method, federation)
+        clients = len(federation.ids)
+        check_attack(attack, clients, images=images, features=features, unlabelled=unlabelled, updates=updates)
         if attack.kind.share and config.privacy.unit == "sample" and 0 < attack.strength < 1:
             raise UserError(
                 f"config.attack.strength got {attack.strength:g}, a share of a minibatch, but with config.privacy.unit="

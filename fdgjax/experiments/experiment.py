@@ -164,10 +164,10 @@ def plan_rounds(draft: Draft, method: Method, trained_on: Sequence[Federation]) 
     Raises:
       UserError: an attack, a defence or a protection that does not fit the method or the data.
     """
-    config, clients = draft.config, len(trained_on[0].ids)
-    plan = make_plan(config, draft.batching, draft.setup.execution, clients, method)
+    config, federation = draft.config, trained_on[0]
+    plan = make_plan(config, draft.batching, draft.setup.execution, method, federation)
     classes, images = len(draft.data.class_names), draft.data.images
-    plan = with_attack(plan, config, draft.entry, classes, clients, images=images, features=draft.features)
+    plan = with_attack(plan, config, method, federation, classes=classes, images=images, features=draft.features)
     protected = protection(config, method, draft.batching, trained_on)
     return plan._replace(privacy=protected.round if protected else None), protected
 

@@ -8,8 +8,9 @@
     w   <- a w + (1 - a) w^former  after every R-th round, w^former being the w of R rounds before
 
 K is the number of classes, n_i the number of pseudo-labels that client i used. The server sends the shares s; a client
-sends the number of pseudo-labels it used of each class. Pseudo-labels are fixed while a client trains. BatchNorm layers
-are as in SSFL; with tau below -1, a = 1 and weights by samples it is SSFL with `guess=argmax`.
+sends the number of pseudo-labels it used of each class: none where they give no whole batch under `drop_last`.
+Pseudo-labels are fixed while a client trains. BatchNorm layers are as in SSFL; with tau below -1, a = 1 and weights by
+samples it is SSFL with `guess=argmax`.
 
 Li, Li and Wang, "Class balanced adaptive pseudo labeling for federated semi-supervised learning", CVPR 2023, section 3,
 and its official code. The server replaces the labelled clients: docs/deviations.md.
@@ -37,7 +38,7 @@ from fdgjax.contract import (
 )
 from fdgjax.data.federation import label_counts
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, aux, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, aux_of_steps, extend
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.pseudo_labels import argmax_labels, outputs_for_all
 from fdgjax.methods.parts.requirements import output_shapes
@@ -92,7 +93,9 @@ def cbafed(setup: Setup, h: CBAFed) -> Method:
         known = label_counts(data.labels, data.server, classes)[0]
         return Balance(known, known, fresh.server.variables if mixes else {})
 
-    extended = extend(base, server=at_server, sent=lambda server, row: shares_of(server.more.counts), message=aux)
+    extended = extend(
+        base, server=at_server, sent=lambda server, row: shares_of(server.more.counts), message=aux_of_steps
+    )
 
     def aggregate(
         server: Extended, clients: ClientVariables, messages: Extended, weights: jax.Array

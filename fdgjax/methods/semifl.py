@@ -9,8 +9,9 @@
 a and A are weak and strong views: shifts, and shifts with a rectangle cut out
 (`fdgjax.data.augmentations.weak_strong`), instead of the paper's RandAugment.
 Pseudo-labels are generated once a round; m is drawn for each minibatch. A client with empty D_fix is left out of the
-aggregate and keeps its row. BatchNorm layers are as in SSFL. With tau = lambda = 0, no augmentation, the server
-`first`, and SSFL's weights, momentum and order of the server's samples, it is SSFL with `guess=argmax`.
+aggregate and keeps its row, as is one whose D_fix gives no whole batch under `drop_last`. BatchNorm layers are as in
+SSFL. With tau = lambda = 0, no augmentation, the server `first`, and SSFL's weights, momentum and order of the server's
+samples, it is SSFL with `guess=argmax`.
 
 Diao, Ding and Tarokh, "SemiFL: semi-supervised federated learning for unlabeled clients with alternate training",
 NeurIPS 2022, Algorithm 1, and its official code.
@@ -26,7 +27,7 @@ from fdgjax.contract import Context, Method, Prepared, PyTree, Samples, ServerSt
 from fdgjax.data.augmentations.weak_strong import VIEWS
 from fdgjax.methods.fedavg import Message
 from fdgjax.methods.parts.entry import Entry, always
-from fdgjax.methods.parts.extend import Extended, aux, extend
+from fdgjax.methods.parts.extend import Extended, aux_of_steps, extend
 from fdgjax.methods.parts.hyper import When, hyper, momentum_of
 from fdgjax.methods.parts.requirements import FEATURES
 from fdgjax.methods.parts.server_state import ServerState
@@ -85,9 +86,10 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
 
     def finish(context: Context, trained: Trained) -> tuple[Message, ClientVariables]:
         message, kept = base.finish(context, trained)
-        return message, jax.tree.map(lambda new, old: jnp.where(context.aux > 0, new, old), kept, context.client)
+        used = aux_of_steps(context, trained, kept) > 0
+        return message, jax.tree.map(lambda new, old: jnp.where(used, new, old), kept, context.client)
 
-    extended = extend(base._replace(finish=finish), message=aux)
+    extended = extend(base._replace(finish=finish), message=aux_of_steps)
 
     def aggregate(
         server: ServerState, clients: ClientVariables, messages: Extended, weights: jax.Array

@@ -248,6 +248,7 @@ def test_the_app_is_settings_and_no_program(trial: Trial, tmp_path: Path) -> Non
     [
         ("central", {}, "gathers all samples at one place"),
         ("fedavg", {"seeds": 2}, "config.seeds got 2; expected 1"),
+        ("fedproto", {"defence.clip": "median"}, "clients send no update"),
         ("fedavg", {"data.protocol": "labelled_server"}, "pseudo-labels from a model trained before"),
     ],
 )

@@ -101,6 +101,15 @@ def test_counts_are_the_servers_and_those_of_the_clients_that_count() -> None:
 
 
 @pytest.mark.slow
+def test_labels_that_give_no_batch_are_not_used() -> None:
+    """Where every label is used, the third client has a single one."""
+    case = make_case(build("cbafed", toy_federation()), plan=make_plan("map", drop_last=True))
+    state, info = case.round(case.start(), case.federation)
+    np.testing.assert_allclose(info.coefficients["weights"], np.array([5, 8, 0, 9]) / 22, rtol=1e-6)
+    assert np.asarray(state.server.more.counts).sum() == server_counts().sum() + 22
+
+
+@pytest.mark.slow
 def test_residuals_by_hand() -> None:
     """Every second round a quarter of the new model and three of the one kept then, the first after round 0."""
     method = build("cbafed", toy_federation(), residual=0.25, period=2)

@@ -93,6 +93,18 @@ def test_a_client_with_nothing_sure_is_as_if_it_had_been_left_out() -> None:
     jax.tree.map(np.testing.assert_array_equal, row(state.clients, 2), kept)
 
 
+@pytest.mark.slow
+def test_a_client_whose_sure_samples_give_no_batch_is_left_out_as_well() -> None:
+    plan = make_plan("map", drop_last=True)
+    case = make_case(build("semifl", toy_federation(), threshold=0.56, augmentation="none"), plan=plan)
+    _, info = case.round(case.start(), case.federation)
+    sure = np.asarray(info.pseudo_labels.label_weight).sum(axis=1)
+    assert ((sure > 0) & (sure < BATCH)).any()
+    trains = sure >= BATCH
+    assert trains.any()
+    np.testing.assert_allclose(info.coefficients["weights"], trains / trains.sum(), rtol=1e-6)
+
+
 def test_what_is_sure() -> None:
     confidence = jnp.asarray([0.99, 0.95, 0.9, 0.99])
     guess = PseudoLabels(jnp.arange(4), confidence, jnp.ones(4))

@@ -10,7 +10,12 @@ import numpy as np
 from fdgjax.aggregation.updates import row_norms
 from fdgjax.aggregation.weighting import keep_rows, per_row
 from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, PyTree, Variables
+from fdgjax.data.federation import Federation
+from fdgjax.engine.local import Batching, training_batch
+from fdgjax.engine.privacy.leakage import depends
+from fdgjax.engine.traffic import traffic
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.random import any_key
 from fdgjax.utils.words import words_of
 
 Forge = Callable[[PyTree, jax.Array, float, jax.Array], PyTree]
@@ -169,7 +174,28 @@ def hostile_ids(clients: int, ids: str) -> tuple[int, ...]:
     return tuple(map(int, words)) or tuple(range(clients))
 
 
-def check_attack(attack: Attack, clients: int, *, images: bool, features: bool, unlabelled: bool) -> None:
+def reads_labels(method: Method, federation: Federation, batching: Batching) -> bool:
+    """Whether the clients' loss depends on the labels of its minibatch, be they the data's or pseudo-labels."""
+    shapes, size = traffic(method, federation), batching.batch_size
+    rows, mask = (jax.ShapeDtypeStruct((size,), kind) for kind in (jnp.int32, jnp.float32))
+
+    def batch_of(federation: Federation, rows: jax.Array, mask: jax.Array, key: jax.Array) -> Batch:
+        return training_batch(batching, federation, rows, mask, key)
+
+    def loss(
+        labels: jax.Array, batch: Batch, key: jax.Array, variables: Variables, context: Context
+    ) -> ObjectiveResult:
+        labelled = batch._replace(labels=labels)
+        further = labelled if method.extra_batch else ()
+        return method.objective(variables, labelled._replace(extra_batch=further), key, context)
+
+    batch = jax.eval_shape(batch_of, federation, rows, mask, any_key())
+    return depends(loss, batch.labels, batch, any_key(), shapes.received, shapes.context)
+
+
+def check_attack(
+    attack: Attack, clients: int, *, images: bool, features: bool, unlabelled: bool, updates: bool
+) -> None:
     """Raises a `UserError` for an attack by clients that do not exist, or without effect on the training.
 
     Args:
@@ -177,7 +203,8 @@ def check_attack(attack: Attack, clients: int, *, images: bool, features: bool, 
       clients: number of clients that train.
       images: whether samples are images.
       features: whether images were replaced by features before training.
-      unlabelled: whether the method learns without labels.
+      unlabelled: whether the method's clients learn without labels.
+      updates: whether the method's clients send updates.
     """
     if not 0 < len(set(attack.ids)) < clients or max(attack.ids) >= clients:
         raise UserError(
@@ -196,8 +223,13 @@ def check_attack(attack: Attack, clients: int, *, images: bool, features: bool, 
         )
     if attack.kind.poison and unlabelled:
         raise UserError(
-            "config.attack.kind got an attack on labels, but the method learns without labels; expected one on "
-            "updates, such as sign_flip"
+            "config.attack.kind got an attack on labels, but the method's clients learn without labels; expected one "
+            "on updates, such as sign_flip"
+        )
+    if attack.kind.forge and not updates:
+        raise UserError(
+            "config.attack.kind got an attack on updates, but the method's clients send no update; expected one on "
+            "what they train on, such as label_flip"
         )
 
 

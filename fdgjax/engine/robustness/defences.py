@@ -80,20 +80,27 @@ def bound_of(clip: str) -> Bound | None:
     return partial(constant, value)
 
 
-def check_defence(defence: Defence, method: Method, clients: int) -> None:
-    """Raises a `UserError` for a rule that cannot replace the method's own, or that needs more clients.
+def check_defence(defence: Defence, method: Method, clients: int, *, updates: bool) -> None:
+    """Raises a `UserError` for a defence without effect, for a rule that cannot replace the method's own, or for one
+    that needs more clients.
 
     Args:
       defence: what is checked.
       method: whose messages it sees.
       clients: number of participants of a round.
+      updates: whether the method's clients send updates.
     """
+    if not updates:
+        raise UserError(
+            "config.defence got a defence from forged updates, but the method's clients send no update; expected "
+            "config.defence.rule=none and config.defence.clip=none"
+        )
     if defence.rule is None:
         return
     if not method.averaged:
         raise UserError(
             "config.defence.rule got a robust rule, but the method does not average its clients' updates; expected "
-            "config.defence.rule=none; config.defence.clip=median works for every method"
+            "config.defence.rule=none; config.defence.clip=median works for every method that sends updates"
         )
     hostile = defence.settings.hostile
     least = defence.rule.least(hostile)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from fdgjax.contract import (
@@ -66,6 +67,13 @@ def aux(context: Context, trained: Trained, row: PyTree) -> PyTree:
     """A message's addition: what `prepare` computed before the client trained."""
     del trained, row
     return context.aux
+
+
+def aux_of_steps(context: Context, trained: Trained, row: PyTree) -> PyTree:
+    """A message's addition: what `prepare` counted, or zeros from a client that took no step: with `drop_last` it may
+    have fewer samples than a batch, and what it did not train on does not count."""
+    del row
+    return jax.tree.map(lambda leaf: jnp.where(trained.steps > 0, leaf, 0), context.aux)
 
 
 class RowExtension(NamedTuple):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from fdgjax.aggregation.robust import RobustSettings
-from fdgjax.config import make_config, read_config
 from fdgjax.config.robustness import attack_of, defence_of, hostility, refuse_attack
 from fdgjax.contract import Batch, Context, Method, PyTree
 from fdgjax.engine.robustness.attacks import (
@@ -26,11 +25,11 @@ from fdgjax.engine.robustness.attacks import (
 )
 from fdgjax.engine.robustness.defences import ROBUST, Defence, bound_of, check_defence, defend
 from fdgjax.engine.traffic import traffic
-from fdgjax.experiments.components import with_attack
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import Message
 from fdgjax.run.loop import round_record
 from fdgjax.utils.errors import UserError
+from tests.engine.robustness.test_refusals import attacked, config_of
 from tests.marks import mostly_slow
 from tests.toys import flat, make_case, make_plan, shared_case, shared_method
 
@@ -209,12 +208,6 @@ def test_updates_of_norm_zero_do_not_lower_the_median_to_which_others_are_clippe
     np.testing.assert_allclose(verdict.factor, factors, rtol=1e-6)
 
 
-def config_of(method: str = "fedavg", **changes: Any) -> Any:
-    config = make_config(method)
-    config.update(changes)
-    return read_config(config)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -254,12 +247,12 @@ def test_settings_that_a_rule_takes_change_what_it_gives() -> None:
 def test_a_defence_needs_a_method_that_averages_and_enough_clients() -> None:
     krum = defence_of(config_of(defence={"rule": "krum"}).defence)
     assert krum
-    check_defence(krum, shared_method("fedavg"), 5)
+    check_defence(krum, shared_method("fedavg"), 5, updates=True)
     with pytest.raises(UserError, match="got 4 clients a round; expected at least 5"):
-        check_defence(krum, shared_method("fedavg"), 4)
+        check_defence(krum, shared_method("fedavg"), 4, updates=True)
     with pytest.raises(UserError, match=r"does not average its clients' updates; expected config.defence.rule=none"):
-        check_defence(krum, shared_method("fedavg")._replace(averaged=False), 5)
-    check_defence(Defence(bound_of("median")), shared_method("fedavg")._replace(averaged=False), 5)
+        check_defence(krum, shared_method("fedavg")._replace(averaged=False), 5, updates=True)
+    check_defence(Defence(bound_of("median")), shared_method("fedavg")._replace(averaged=False), 5, updates=True)
     assert defence_of(config_of().defence) is None
 
 
@@ -269,20 +262,20 @@ def test_an_attack_is_by_some_of_the_clients_and_of_a_kind_that_training_sees() 
     assert attack
     assert attack.ids == (0, 1)
     assert hostile_ids(1, "3, 1") == (3, 1)
-    check_attack(attack, 3, images=True, features=False, unlabelled=False)
+    check_attack(attack, 3, images=True, features=False, unlabelled=False, updates=True)
     for clients, images, features, unlabelled, message in (
         (2, True, False, False, r"hostile clients \[0, 1\] of 2; expected some"),
         (3, True, True, False, "expected --config.model.keep_features=False"),
         (3, False, False, False, "an attack on images, but the samples are none; expected one on labels or updates"),
-        (3, True, False, True, "learns without labels"),
+        (3, True, False, True, "clients learn without labels"),
     ):
         with pytest.raises(UserError, match=message):
-            check_attack(attack, clients, images=images, features=features, unlabelled=unlabelled)
+            check_attack(attack, clients, images=images, features=features, unlabelled=unlabelled, updates=True)
     assert np.asarray(is_hostile(attack, jnp.arange(3), jnp.int32(0))).tolist() == [True, True, False]
     shared = dataclasses.replace(config, privacy=dataclasses.replace(config.privacy, unit="sample"))
     with pytest.raises(UserError, match=r"strength got 0\.5, a share of a minibatch.*one sample at a time; expected 1"):
-        with_attack(make_plan(), shared, METHODS["fedavg"], 10, 3, images=True, features=False)
-    assert with_attack(make_plan(), config, METHODS["fedavg"], 10, 3, images=True, features=False).attack == attack
+        attacked("fedavg", shared)
+    assert attacked("fedavg", config).attack == attack
     assert hostility(config) == {"attack": dataclasses.asdict(config.attack)}
     with pytest.raises(UserError, match="expected none in a deployment"):
         refuse_attack(config)
