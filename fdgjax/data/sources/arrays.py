@@ -14,6 +14,8 @@ from fdgjax.utils.errors import UserError, few, printable
 LOGGER = logging.getLogger("fdgjax")
 DIGESTED = 2**26
 """Bytes of inputs up to which all of them are read for `content_digest`: a tenth of a second's work."""
+MOST_CLASSES = 100_000
+"""Larger labels are numbers or identifiers: no network has an output for each number below them."""
 
 Arrays = Mapping[str, tuple[Any, Any]]
 """`{domain: (inputs, labels)}`: images uint8 `[n, H, W, channels]`, or numbers `[n, ...]` of any shape, such as
@@ -48,6 +50,12 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
         return joined(pairs, labels, ("label",))
     if isinstance(classes, str):
         raise UserError(f"data has the classes {classes!r}, a single word; expected a list of names")
+    if classes is None and labels.max() >= MOST_CLASSES:
+        raise UserError(
+            f"data has labels up to {labels.max()}, each of which would be a class; expected whole numbers from 0, one "
+            "for each class: classes, numbers = np.unique(labels, return_inverse=True); or floats for "
+            "config.task=regression"
+        )
     names = tuple(map(str, range(int(labels.max()) + 1) if classes is None else classes))
     if labels.max() >= len(names):
         raise UserError(

@@ -60,6 +60,11 @@ def test_labels_keep_their_spread_or_are_refused(constant: float, kept: bool) ->
     np.testing.assert_allclose(back, noise.ravel(), rtol=0, atol=1e-3 * noise.std())
 
 
+def test_numbers_that_are_no_classes_are_refused_before_each_gets_a_name() -> None:
+    with pytest.raises(UserError, match=r"data has labels up to 1700000002, each of which would be a class; .* floats"):
+        domains_of({"a": (X, Y + 1_700_000_000), "b": (X, Y)})
+
+
 def test_a_class_without_a_sample_is_said(caplog: pytest.LogCaptureFixture) -> None:
     assert domains_of({"a": (X, Y % 2 + 1), "b": (X, Y % 2 + 1)}).class_names == ("0", "1", "2")
     assert "no sample of 0 in any domain of the data" in caplog.text
