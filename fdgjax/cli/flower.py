@@ -141,11 +141,10 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     # A protocol with one client for each domain has no number of clients.
     data = dataclasses.replace(config.data, clients=clients if config.data.clients else 0)
     terms = Terms(dataclasses.replace(config, devices=1, data=data), classes, shape, clients, columns, unseen=unseen)
-    agreed = agree(terms)
     if config.model.frozen:
-        terms = terms._replace(trunk=trunk_content(agreed.client.trunk))
+        terms = terms._replace(trunk=trunk_content(agree(terms).client.trunk))
     place = asked.table if table else asked.images
-    if place and not agreed.method.server_training:
+    if place and not agree(terms).method.server_training:
         raise UserError(
             f"--{'table' if table else 'images'} got '{place}', but '{config.method.name}' trains at the clients "
             "alone, which needs none"

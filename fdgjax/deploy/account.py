@@ -159,7 +159,7 @@ def refuse_short(file: Path, run: str, cost: Cost, rounds: int) -> None:
     own = held.get(run, {})
     planned = own | {f"round {number}": [cost.noise, *cost.exposure] for number in range(len(own), rounds)}
     total = spent_by((held | {run: planned}).values(), cost.delta)
-    if cost.most_of_all and not total <= cost.most_of_all * (1 + 1e-6):
+    if cost.most_of_all and exceeds(total, cost.most_of_all):
         raise UserError(
             f"the privacy budget is too small: after all {rounds} rounds this node would have spent "
             f"epsilon={total:.4g}; expected at most {cost.most_of_all:.4g}, this node's own limit; nothing is "
@@ -173,10 +173,15 @@ def spent_by(accounts: Iterable[Mapping[str, Sequence[Any]]], delta: float) -> f
     return spent([(Exposure(*exposure), float(noise)) for noise, *exposure in entries], delta)
 
 
+def exceeds(epsilon: float, most: float) -> bool:
+    """Whether an epsilon is above a limit, or NaN. The library's sums of the same numbers may differ in their last
+    digits."""
+    return not epsilon <= most * (1 + 1e-6)
+
+
 def refuse_spent(given: int, whose: str, epsilon: float, most: float) -> None:
     """Raises a `UserError` if a further answer would exceed a limit."""
-    # The library's sums of the same numbers may differ in their last digits.
-    if not epsilon <= most * (1 + 1e-6):
+    if exceeds(epsilon, most):
         raise UserError(
             f"the privacy budget is spent: after {given} answers a further one would cost epsilon={epsilon:.4g}; "
             f"expected at most {most:.4g}, {whose}; nothing more is answered"

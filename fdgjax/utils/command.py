@@ -105,10 +105,10 @@ def with_words(files: Iterable[str]) -> list[str]:
     return [word for file in files for word in ("--with", file)]
 
 
-def whole_number(word: str) -> int:
-    """The type of an argument that is a whole number, at least 0."""
-    if not word.isdecimal():
-        raise argparse.ArgumentTypeError(f"got '{word}'; expected a whole number from 0")
+def whole_number(word: str, least: int = 0) -> int:
+    """The type of an argument that is a whole number, at least `least`."""
+    if not word.isdecimal() or int(word) < least:
+        raise argparse.ArgumentTypeError(f"got '{word}'; expected a whole number from {least}")
     return int(word)
 
 
@@ -126,6 +126,4 @@ def seconds(word: str) -> float:
 
 def positive_number(word: str) -> int:
     """The type of an argument that is a whole number, at least 1."""
-    if not word.isdecimal() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"got '{word}'; expected a whole number from 1")
-    return int(word)
+    return whole_number(word, least=1)

@@ -87,10 +87,16 @@ def check_accountant() -> None:
     check_library("config.privacy", LIBRARY, "privacy", ", or leave config.privacy.unit empty")
 
 
+def is_counted(noise: float) -> bool:
+    """Whether a noise multiplier's cost can be computed; NaN's cannot."""
+    least, most = COUNTED
+    return least <= noise <= most
+
+
 def check_noise(noise: float) -> None:
     """Raises a `UserError` for a noise multiplier whose cost cannot be computed, such as NaN."""
-    least, most = COUNTED
-    if not least <= noise <= most:
+    if not is_counted(noise):
+        least, most = COUNTED
         raise UserError(
             f"the noise multiplier (config.privacy.noise) got {noise}; expected a number from {least:g} to {most:g}, "
             "such as 1.0"
@@ -101,8 +107,7 @@ def divergences(exposure: Exposure, noise: float) -> np.ndarray:
     """The Renyi divergences of one round, at each of `ORDERS`; infinite for a noise that `check_noise` refuses."""
     import dp_accounting as library
 
-    least, most = COUNTED
-    if not least <= noise <= most:
+    if not is_counted(noise):
         return np.full(len(ORDERS), np.inf)
     scheme = SCHEMES[exposure.scheme]
 
