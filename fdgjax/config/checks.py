@@ -6,8 +6,8 @@ several keys are here.
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from flax.traverse_util import flatten_dict
 
@@ -20,7 +20,9 @@ from fdgjax.data.sources.loading import SAME_IMAGES, TABLE_DATA
 from fdgjax.engine.robustness.attacks import ATTACKS, hostile_ids
 from fdgjax.evaluation.probability_figures import names_in
 from fdgjax.evaluation.selection import HELD_OUT, ORACLE, SELECTIONS
+from fdgjax.methods.parts.adaptations import ADAPTATIONS
 from fdgjax.methods.parts.hyper import check_values
+from fdgjax.methods.parts.pseudo_labelled import PseudoLabelConfig
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.fields import check_keys
 
@@ -75,27 +77,39 @@ OF_TABLES = ("data.label", "data.categorical", "data.ignored", "data.missing")
 """The keys that say what a table's columns are."""
 
 
+def takers(entries: Mapping[str, Any]) -> dict[str, list[str]]:
+    """By each key that some entries of a registry take (`takes`), their names."""
+    keys = sorted(frozenset().union(*(entry.takes for entry in entries.values())))
+    return {key: [name for name, entry in entries.items() if key in entry.takes] for key in keys}
+
+
 def readers(config: Config) -> list[Readers]:
     """What is read by some values of another key alone."""
-    data, protocol = config.data, PROTOCOLS[config.data.protocol]
-    takers = {
-        key: [name for name, other in PROTOCOLS.items() if key in other.takes]
-        for key in sorted(frozenset().union(*(other.takes for other in PROTOCOLS.values())))
-    }
+    data, rule, adaptation = config.data, config.defence.rule, config.adaptation.kind
     attack = [f"attack.{one.name}" for one in dataclasses.fields(AttackConfig)]
     graded = [name for name, kind in ATTACKS.items() if name != "none" and kind.graded]
-    settings = {key: [name for name, rule in ROBUST.items() if key in rule.takes] for key in ("radius", "steps")}
-    rule = config.defence.rule
+    guessing = [f"pseudo_labels.{one.name}" for one in dataclasses.fields(PseudoLabelConfig)]
+    unlabelled = [name for name, protocol in PROTOCOLS.items() if protocol.labelled_server]
+    chosen = (
+        *(("data", "data.protocol", data.protocol, PROTOCOLS), ("defence", "defence.rule", rule, ROBUST)),
+        ("adaptation", "adaptation.kind", adaptation, ADAPTATIONS),
+    )
     return [
         Readers(attack, "attack.kind", config.attack.kind != "none"),
         Readers(["attack.strength"], "attack.kind", config.attack.kind in graded, graded),
         Readers(["defence.hostile"], "defence.rule", rule != "none"),
-        *(Readers([f"defence.{key}"], "defence.rule", rule in names, names) for key, names in settings.items()),
         Readers(["chunk"], "client_axis", config.client_axis == "chunk", ["chunk"]),
         Readers(["data.same_images"], "data.name", data.name in SAME_IMAGES, SAME_IMAGES),
         Readers(OF_TABLES, "data.name", data.name in TABLE_DATA, TABLE_DATA),
-        *(Readers([f"data.{key}"], "data.protocol", key in protocol.takes, names) for key, names in takers.items()),
         Readers(["data.domains_per_client"], "data.homogeneity", data.homogeneity < 0, ["-1"]),
+        Readers(["adaptation.scope", "adaptation.batch_size"], "adaptation.kind", adaptation != "none"),
+        Readers(guessing, "data.protocol", data.protocol in unlabelled, unlabelled),
+        Readers(["figures_resamples"], "figures", bool(names_in(config.figures))),
+        *(
+            Readers([f"{group}.{key}"], other, value in names, names)
+            for group, other, value, entries in chosen
+            for key, names in takers(entries).items()
+        ),
     ]
 
 

@@ -148,6 +148,26 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
             r"strength got 3.0, but config.attack.kind=none does not use it;",
         ),
         ((CONFIG, "--config.defence.hostile=2"), r"hostile got 2, but config.defence.rule=none does not use it;"),
+        (
+            (CONFIG, "--config.adaptation.scope=batch", "--config.adaptation.kind=none"),
+            r"scope got 'batch', but .*=none does",
+        ),
+        (
+            (CONFIG, "--config.adaptation.epochs=3"),
+            r"epochs got 3, but config.adaptation.kind=own does .*=tent or shot$",
+        ),
+        (
+            (CONFIG, "--config.adaptation.support=3", "--config.adaptation.kind=tent"),
+            r"support got 3, but .* or .*=t3a$",
+        ),
+        (
+            (CONFIG, "--config.pseudo_labels.epochs=3"),
+            r"epochs got 3, but config.data.protocol=leave_one_out does not use",
+        ),
+        (
+            (CONFIG, "--config.figures_resamples=9"),
+            r"resamples got 9, but config.figures= does not use it; expected 1000",
+        ),
         ((CONFIG, "--config.chunk=3"), r"chunk got 3, but config.client_axis=auto does not use it; expected 8"),
         ((CONFIG, "--config.data.dir"), r"config.data.dir got no value; expected data.dir=VALUE$"),
         ((CONFIG, "--config.model.dropout=-0.5"), r"model.dropout got -0.5; expected a rate from 0 to below 1, or -1"),

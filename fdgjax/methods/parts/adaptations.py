@@ -52,11 +52,12 @@ model that was adapted to those before."""
 class Kind(NamedTuple):
     """A way to adapt.
 
-    make: `(model, settings, the method's own) -> adaptation`, None for none. epochs, learning_rate: where the settings
-    have none.
+    make: `(model, settings, the method's own) -> adaptation`, None for none. takes: the settings that it reads, besides
+    `scope` and `batch_size`. epochs, learning_rate: where the settings have none.
     """
 
     make: Callable[[Model, "AdaptationConfig", AdaptFn | None], AdaptFn | None]
+    takes: tuple[str, ...] = ()
     epochs: int = 0
     learning_rate: float = 0.0
 
@@ -222,10 +223,10 @@ def check_features(output: Output, variables: Variables, path: str, how: "Adapta
 ADAPTATIONS: Mapping[str, Kind] = {
     "own": Kind(own),
     "none": Kind(none),
-    "statistics": Kind(statistics),
-    "tent": Kind(tent, epochs=1, learning_rate=1e-3),
-    "shot": Kind(shot, epochs=15, learning_rate=1e-2),
-    "t3a": Kind(t3a),
+    "statistics": Kind(statistics, ("source_share",)),
+    "tent": Kind(tent, ("source_share", "epochs", "learning_rate"), epochs=1, learning_rate=1e-3),
+    "shot": Kind(shot, ("pseudo_label_weight", "epochs", "learning_rate"), epochs=15, learning_rate=1e-2),
+    "t3a": Kind(t3a, ("support",)),
 }
 """Adaptations by name."""
 
