@@ -9,6 +9,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 from flax import nnx, traverse_util
+from flax.errors import InvalidRngError
 
 from fdgjax.models import Backbone
 from fdgjax.models.program_text import attributes_text, field_values, program_text
@@ -50,9 +51,16 @@ class Given(nn.Module):
         """Images -> logits `[batch, outputs]`.
 
         Raises:
-          UserError: a result of another shape.
+          UserError: a result of another shape, or a stream of random numbers that there is none of.
         """
-        y = self.module(x, **mode_arguments(type(self.module).__call__, train))
+        try:
+            y = self.module(x, **mode_arguments(called_first(self.module), train))
+        except InvalidRngError as error:
+            raise UserError(
+                f"the model {type(self.module).__name__} draws random numbers from a stream that it is not given "
+                f"({str(error).partition(' (http')[0]}); expected the stream 'dropout', such as "
+                "self.make_rng('dropout'), and in evaluation none"
+            ) from error
         if getattr(y, "shape", None) != (len(x), self.outputs):
             got = f"shape {list(y.shape)}" if hasattr(y, "shape") else type(y).__name__
             raise UserError(
@@ -108,6 +116,15 @@ def kind(leaf: Any) -> str:
 def path_words(path: tuple[Any, ...]) -> tuple[str, ...]:
     """The path with indices of layers in lists as strings."""
     return tuple(map(str, path))
+
+
+def called_first(module: nn.Module) -> Callable[..., Any]:
+    """The function that gets a module's arguments: its own, or where layers follow each other that of the first one,
+    which alone gets them."""
+    if type(module) is not nn.Sequential or not module.layers:
+        return type(module).__call__
+    first = module.layers[0]
+    return called_first(first) if isinstance(first, nn.Module) else first
 
 
 def mode_arguments(function: Callable[..., Any], train: bool) -> dict[str, bool]:

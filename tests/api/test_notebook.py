@@ -1,0 +1,67 @@
+"""What a person tries in a notebook with arrays, networks and callbacks of her own."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+import fdgjax
+from fdgjax.config.register import REGISTRIES
+from fdgjax.utils.errors import UserError
+
+SAMPLES = 12
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    """What a test registers is forgotten."""
+    yield
+    for entries in REGISTRIES.values():
+        for name in set(entries) - entries.own:
+            del entries[name]
+
+
+def arrays(*shape: int, dtype: Any = np.float32) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Three domains of numbers 0 and 1 of a shape, of two classes."""
+    draw = np.random.default_rng(0)
+    return {name: (draw.integers(0, 2, (SAMPLES, *shape)).astype(dtype), np.arange(SAMPLES) % 2) for name in "abc"}
+
+
+def built(method: Any = "fedavg", **keys: Any) -> fdgjax.Trainer:
+    return fdgjax.experiment(method, devices=1, data__validation=0.3, rounds=1, **keys)
+
+
+@functools.cache
+def trained() -> fdgjax.Result:
+    return built(data=arrays(3, dtype=bool), model="linear", seeds=2).train()
+
+
+class Silent(nn.Module):
+    """Sows nothing, and draws from a stream of its own if it has a name."""
+
+    stream: str = ""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        noise = jax.random.normal(self.make_rng(self.stream), x.shape) if self.stream and train else 0
+        return nn.Dense(2)((x + noise).reshape(len(x), -1))
+
+
+@pytest.mark.slow
+def test_a_stream_that_is_not_given_is_one_line() -> None:
+    assert built(data=arrays(3), model=Silent("dropout")).train().finished
+    with pytest.raises(UserError, match=r"draws random numbers .*noise.*; expected the stream 'dropout'"):
+        built(data=arrays(3), model=Silent("noise")).train()
+
+
+@pytest.mark.slow
+def test_layers_that_follow_each_other_are_a_network() -> None:
+    layers = nn.Sequential([lambda x: x.reshape(len(x), -1), nn.Dense(4), nn.relu, nn.Dense(2)])
+    result = built(data=arrays(2, 3), model=layers).train()
+    (variables,) = result.variables()
+    x = arrays(2, 3)["a"][0]
+    np.testing.assert_array_equal(result.predict(x), np.argmax(layers.apply(variables, x), axis=1))
