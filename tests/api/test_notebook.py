@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import fdgjax
+from fdgjax.api.trainer import named_arrays
 from fdgjax.config.register import REGISTRIES
 from fdgjax.utils.errors import UserError
 
@@ -40,6 +42,14 @@ def trained() -> fdgjax.Result:
     return built(data=arrays(3, dtype=bool), model="linear", seeds=2).train()
 
 
+@pytest.mark.slow
+def test_predictions_are_of_the_samples_that_training_took() -> None:
+    samples = arrays(3, dtype=bool)["a"][0]
+    np.testing.assert_array_equal(trained().predict(samples), trained().predict(samples.astype(float)))
+    with pytest.raises(UserError, match="masked array with masked values"):
+        trained().predict(np.ma.masked_array(samples.astype(float), mask=samples))
+
+
 class Silent(nn.Module):
     """Sows nothing, and draws from a stream of its own if it has a name."""
 
@@ -49,6 +59,13 @@ class Silent(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         noise = jax.random.normal(self.make_rng(self.stream), x.shape) if self.stream and train else 0
         return nn.Dense(2)((x + noise).reshape(len(x), -1))
+
+
+@pytest.mark.slow
+def test_a_network_that_sows_no_features_has_none() -> None:
+    result = built(data=arrays(3), model=Silent()).train()
+    with pytest.raises(UserError, match=r"sows no features; expected one that sows"):
+        result.features(arrays(3)["a"][0])
 
 
 @pytest.mark.slow
@@ -65,3 +82,28 @@ def test_layers_that_follow_each_other_are_a_network() -> None:
     (variables,) = result.variables()
     x = arrays(2, 3)["a"][0]
     np.testing.assert_array_equal(result.predict(x), np.argmax(layers.apply(variables, x), axis=1))
+
+
+@pytest.mark.slow
+def test_a_callback_changes_no_records(tmp_path: Path) -> None:
+    def spoil(record: dict[str, Any]) -> None:
+        record["own"] = np.float32(1)
+        record["client_loss"].clear()
+
+    trainer = built(data=arrays(3), model="linear")
+    spoilt = trainer.train(tmp_path / "run", spoil)
+    assert spoilt.records == trainer.train().records
+    assert fdgjax.open_run(tmp_path / "run", data=arrays(3)).records == spoilt.records
+
+
+@pytest.mark.slow
+def test_a_result_shows_the_round_whose_state_it_has(tmp_path: Path) -> None:
+    trainer = fdgjax.experiment("fedavg", data=arrays(3), model="linear", rounds=2, checkpoint_every=1, devices=1)
+    trainer.train(tmp_path / "run")
+    shown = {round_: repr(fdgjax.open_run(tmp_path / "run", data=arrays(3), round=round_)) for round_ in (1, 2)}
+    assert [f"round {round_}:" in text for round_, text in shown.items()] == [True, True]
+
+
+def test_names_of_numpy_are_words() -> None:
+    words = {np.str_(name): pair for name, pair in arrays(3).items()}
+    assert named_arrays(words, None).keys() == named_arrays(arrays(3), None).keys()
