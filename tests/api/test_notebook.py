@@ -1,6 +1,7 @@
 """What a person tries in a notebook with arrays, networks and callbacks of her own."""
 
 import functools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 import fdgjax
-from fdgjax.api.trainer import named_arrays
+from fdgjax.api.trainer import lending, named_arrays
 from fdgjax.config.register import REGISTRIES
+from fdgjax.data.sources.loading import DATASETS
 from fdgjax.utils.errors import UserError
 
 SAMPLES = 12
@@ -102,6 +104,34 @@ def test_a_result_shows_the_round_whose_state_it_has(tmp_path: Path) -> None:
     trainer.train(tmp_path / "run")
     shown = {round_: repr(fdgjax.open_run(tmp_path / "run", data=arrays(3), round=round_)) for round_ in (1, 2)}
     assert [f"round {round_}:" in text for round_, text in shown.items()] == [True, True]
+
+
+def test_data_stay_as_long_as_a_thread_needs_them() -> None:
+    given = named_arrays(arrays(3), None)
+    (name,) = given
+    entered, leave = threading.Event(), threading.Event()
+
+    def longer() -> None:
+        with lending(given):
+            entered.set()
+            leave.wait()
+
+    other = threading.Thread(target=longer)
+    with lending(given):
+        other.start()
+        entered.wait()
+    assert name in DATASETS
+    leave.set()
+    other.join()
+    assert name not in DATASETS
+
+
+def test_what_stood_in_a_registry_comes_back() -> None:
+    mine = fdgjax.register_data("mine", arrays(3))
+    own, lent = DATASETS[mine], named_arrays(arrays(4), None)
+    with lending({mine: next(iter(lent.values()))}):
+        assert DATASETS[mine] is not own
+    assert DATASETS[mine] is own
 
 
 def test_names_of_numpy_are_words() -> None:
