@@ -15,6 +15,8 @@ import fdgjax
 from fdgjax.api.trainer import lending, named_arrays
 from fdgjax.config.register import REGISTRIES
 from fdgjax.data.sources.loading import DATASETS
+from fdgjax.methods import METHODS
+from fdgjax.methods.fedavg import ENTRY as FEDAVG
 from fdgjax.utils.errors import UserError
 
 SAMPLES = 12
@@ -137,3 +139,28 @@ def test_what_stood_in_a_registry_comes_back() -> None:
 def test_names_of_numpy_are_words() -> None:
     words = {np.str_(name): pair for name, pair in arrays(3).items()}
     assert named_arrays(words, None).keys() == named_arrays(arrays(3), None).keys()
+
+
+@pytest.mark.parametrize("name", ["my-own", "my.own"])
+def test_a_methods_name_is_bare_whatever_its_signs(name: str) -> None:
+    fdgjax.register_method(FEDAVG._replace(name=name))
+    assert name in METHODS
+    assert built(name, data=arrays(3)).config.model.name == built(data=arrays(3)).config.model.name == "mlp"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"data": arrays(3), "model": "resnet10"}, r"'resnet10' got samples of shape \[3\]; expected images"),
+        ({"data": arrays(3), "model": "vit_b8"}, r"'vit_b8' got samples of shape \[3\]; expected images"),
+        ({"data": arrays(2, 2, 2, 1)}, r"'inception' got samples of shape \[2, 2, 2, 1\]; expected images"),
+        ({"data": arrays(3), "client_learning_rate": 0.1}, r"did you mean 'method.client_learning_rate'\?$"),
+        (
+            {"data": {name: (x, y + 0.5) for name, (x, y) in arrays(3).items()}, "classes": [0, 1]},
+            "has labels that are floats, and the classes 0, 1; expected no names",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        built(**asked)
