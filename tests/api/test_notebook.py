@@ -164,3 +164,8 @@ def test_a_methods_name_is_bare_whatever_its_signs(name: str) -> None:
 def test_a_mistake_is_one_line(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         built(**asked)
+
+
+def test_float64_is_refused() -> None:
+    with jax.enable_x64(True), pytest.raises(UserError, match=r"jax_enable_x64.*; expected float32"):
+        built(data=arrays(3))
