@@ -92,7 +92,7 @@ class FromNNX(nn.Module):
             kept = {of: traverse_util.flatten_dict(tree) for of, tree in self.variables.items()}
             held = {path: leaf.replace(kept[kind(leaf)][path_words(path)]) for path, leaf in variables_of(module)}
             nnx.update(module, nnx.from_flat_state(held))
-        y: jax.Array = module(x, **mode_arguments(type(module).__call__, train))
+        y: jax.Array = module(x, **mode_arguments(called_first(module), train))
         found: dict[str, dict[tuple[str, ...], Any]] = {}
         for path, leaf in variables_of(module):
             found.setdefault(kind(leaf), {})[path_words(path)] = leaf.get_value()
@@ -118,13 +118,14 @@ def path_words(path: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(map(str, path))
 
 
-def called_first(module: nn.Module) -> Callable[..., Any]:
+def called_first(module: nn.Module | nnx.Module) -> Callable[..., Any]:
     """The function that gets a module's arguments: its own, or where layers follow each other that of the first one,
     which alone gets them."""
-    if type(module) is not nn.Sequential or not module.layers:
+    if type(module).__call__ not in (nn.Sequential.__call__, nnx.Sequential.__call__):
         return type(module).__call__
-    first = module.layers[0]
-    return called_first(first) if isinstance(first, nn.Module) else first
+    chain: Any = module
+    first = next(iter(chain.layers), None)
+    return called_first(first) if isinstance(first, nn.Module | nnx.Module) else first or type(module).__call__
 
 
 def mode_arguments(function: Callable[..., Any], train: bool) -> dict[str, bool]:

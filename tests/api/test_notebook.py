@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 import pytest
+from flax import nnx
 
 import fdgjax
 from fdgjax.api.trainer import lending, named_arrays
@@ -86,6 +87,15 @@ def test_layers_that_follow_each_other_are_a_network() -> None:
     (variables,) = result.variables()
     x = arrays(2, 3)["a"][0]
     np.testing.assert_array_equal(result.predict(x), np.argmax(layers.apply(variables, x), axis=1))
+
+
+class Chain(nnx.Sequential):
+    def __init__(self, classes: int, rngs: nnx.Rngs) -> None:
+        super().__init__(nnx.Linear(3, 4, rngs=rngs), nnx.relu, nnx.Linear(4, classes, rngs=rngs))
+
+
+def test_layers_of_nnx_that_follow_each_other_are_a_network() -> None:
+    assert built(data=arrays(3), model=nnx.bridge.to_linen(Chain, 2)).built.facts["parameters"] == 3 * 4 + 4 + 4 * 2 + 2
 
 
 @pytest.mark.slow
