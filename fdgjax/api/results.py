@@ -25,6 +25,7 @@ from fdgjax.inference.classifier import (
 )
 from fdgjax.inference.trained_run import TrainedRun, of_seed, unstacked
 from fdgjax.methods import METHODS
+from fdgjax.methods.parts.requirements import FEATURES
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 
@@ -49,9 +50,10 @@ class Result:
     programs: dict[Any, Callable[[jax.Array], jax.Array]] = dataclasses.field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        config, last = self.config, self.evaluated
+        config, round_ = self.config, int(np.ravel(jax.device_get(self.state.round))[0])
+        last = last_evaluated(self.records[:round_])
         shown = "  ".join(f"{name} {last[key]:.3f}" for key, name in SHOWN.items() if key in last)
-        return f"<fdgjax result: {config.method.name} on {config.data.name}, round {len(self.records)}: {shown}>"
+        return f"<fdgjax result: {config.method.name} on {config.data.name}, round {round_}: {shown}>"
 
     @property
     def config(self) -> Config:
@@ -127,8 +129,15 @@ class Result:
         self, samples: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
     ) -> np.ndarray:
         """The input of the model's last layer for each sample, `[n, m]`; arguments as for `predict_proba`. If there are
-        several models for an unseen domain, the features are the first model's."""
-        return self.computed(features_of, samples, domain, client, seed)
+        several models for an unseen domain, the features are the first model's.
+
+        Raises:
+          UserError: a network that sows no features, or like `predict_proba`.
+        """
+        found = self.computed(features_of, samples, domain, client, seed)
+        if not found.shape[-1]:
+            raise UserError(f"the model '{self.config.model.name}' sows no features; expected {FEATURES.remedy}")
+        return found
 
     def variables(
         self, *, domain: str | None = None, client: int | None = None, seed: int | None = None
@@ -160,8 +169,10 @@ class Result:
     def checked(self, samples: Any) -> np.ndarray:
         """The samples as an array of the type that is stored; raises like `predict_proba`."""
         data = self.built.data
+        if np.ma.is_masked(samples):
+            raise UserError("samples got a masked array with masked values; expected values; fill or remove them")
         found, shape, kind = np.asarray(samples), list(data.inputs.shape[1:]), data.inputs.dtype
-        if not data.images and np.issubdtype(found.dtype, np.number):
+        if not data.images and (np.issubdtype(found.dtype, np.number) or found.dtype == bool):
             with np.errstate(over="ignore"):
                 found = found.astype(np.float32)
         if found.dtype != kind or list(found.shape[1:]) != shape or not len(found):

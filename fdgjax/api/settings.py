@@ -13,7 +13,7 @@ from fdgjax.config import make_config
 from fdgjax.config.command_line import TYPES, default_of, leaves, read_flags
 from fdgjax.config.register import register_method, register_model
 from fdgjax.data.sources.domains import Domains
-from fdgjax.methods import Entry
+from fdgjax.methods import METHODS, Entry
 from fdgjax.models import MODELS
 from fdgjax.models.user_module import Network
 from fdgjax.utils.errors import UserError
@@ -28,7 +28,7 @@ ACCEPTED: Mapping[type, Callable[[Any], bool]] = {
 """Whether a value is accepted for a key, by the key's type."""
 
 METHOD = re.compile(r"\w+")
-"""Matches a method's bare name, without a preset; matches no file."""
+"""Matches what can only be a method's bare name, and neither a preset nor a file."""
 SMALL = 32
 """Images with a side shorter than this get the digits network by default: hFedF's network is made for 32x32 images."""
 
@@ -79,9 +79,11 @@ def config_on(
       data: the name of the arrays in the registry.
       sample_shape: that of one sample, `(H, W, channels)` of an image. images: whether samples are images.
     """
-    bare = what.name if isinstance(what, Entry) else what if isinstance(what, str) and METHOD.fullmatch(what) else ""
+    bare = ""
     if isinstance(what, Entry):
-        register_method(what)
+        bare = register_method(what)
+    elif isinstance(what, str) and (METHOD.fullmatch(what) or what in METHODS):
+        bare = what
     config = make_config(bare, data) if bare else config_for(what)
     places = {"name": data, "dir": "", "target": "", "server": "", "image_size": 0, "same_images": False}
     config.update({"data": places | dict.fromkeys(("label", "categorical", "ignored"), "") | {"missing": "?"}})

@@ -1,6 +1,7 @@
 """Experiments from Python: built from a name or on arrays, trained with or without a run folder, and reopened."""
 
 import contextlib
+import copy
 import dataclasses
 import logging
 import os
@@ -169,8 +170,9 @@ class Trainer:
         Args:
           workdir: a folder. The run equals that of `fdgjax train --workdir` bit for bit: it is recorded, resumed where
             it stopped, and not repeated once finished. None trains in memory and writes nothing.
-          on_round: called with the record of each round that is trained. Training stops after the round for which it
-            returns a true value, and that round is saved; an exception that it raises ends the training at once.
+          on_round: called with a copy of the record of each round that is trained. Training stops after the round for
+            which it returns a true value, and that round is saved; an exception that it raises ends the training at
+            once.
           verbose: whether to print what the command line prints.
 
         Raises:
@@ -179,7 +181,8 @@ class Trainer:
         stop, shown = threading.Event(), Console(RichConsole(quiet=not verbose))
 
         def tell(progress: Progress) -> None:
-            if on_round is not None and on_round(as_one(progress.records)):
+            # A copy: the records are the run's own, and are saved with its state.
+            if on_round is not None and on_round(copy.deepcopy(as_one(progress.records))):
                 stop.set()
 
         observers = [] if on_round is None else [tell]

@@ -91,9 +91,10 @@ def near_keys(name: str, keys: Sequence[str]) -> list[str]:
     own = [key for key in keys if key.startswith(f"{section}.")] if section else keys
     parts = {key: key.rpartition(".")[2] for key in own}
     initials = {key: "".join(word[:1] for word in part.split("_")) for key, part in parts.items()}
-    alike = difflib.get_close_matches(last, set(parts.values()), cutoff=ALMOST)
+    # A word that is a key of some section is spelt right, and lacks its section.
+    alike = [] if last in parts.values() else difflib.get_close_matches(last, set(parts.values()), cutoff=ALMOST)
     return (
-        [key for key, part in parts.items() if part in alike and part != last]
+        [key for key, part in parts.items() if part in alike]
         or [key for key in own if f"_{key.replace('.', '_')}".endswith(f"_{last}")]
         or [key for key, part in parts.items() if f"_{last}_" in f"_{part}_"]
         or [key for key in own if len(last) > 1 and initials[key].endswith(last)]

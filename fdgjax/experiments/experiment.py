@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from fdgjax.config import Config, resolved, seeds_of
@@ -60,6 +61,7 @@ from fdgjax.methods import METHODS
 from fdgjax.models.cost import Cost, cost
 from fdgjax.models.frozen import Trunk
 from fdgjax.models.pretrained.convert import read_weights
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import label_table
 
 
@@ -105,6 +107,16 @@ class Experiment(NamedTuple):
     epsilon: Callable[[int], float] | None
 
 
+def check_precision() -> None:
+    """Raises a `UserError` where `jax_enable_x64` is set: methods and BatchNorm are made for float32, and many mix both
+    types there."""
+    if jax.config.values["jax_enable_x64"]:
+        raise UserError(
+            "JAX computes in float64 here (jax_enable_x64); expected float32; leave it unset, or build and train "
+            "within `with jax.enable_x64(False):`"
+        )
+
+
 def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
     """The experiment of a config: loads the data and checks the federation; compiles nothing but a frozen trunk.
 
@@ -115,8 +127,10 @@ def build(config: Config, others: Sequence[Config] = ()) -> Experiment:
         all members' seeds.
 
     Raises:
-      UserError: the data, the split, the model or the method does not allow what the config requests.
+      UserError: the data, the split, the model or the method does not allow what the config requests, or JAX computes
+        in float64.
     """
+    check_precision()
     draft = make_draft(config, others)
     config, setup = draft.config, draft.setup
     make = partial(make_method, entry=draft.entry, protocol=draft.protocol, setup=setup, batching=draft.batching)

@@ -13,6 +13,7 @@ import numpy as np
 
 from fdgjax.config import Config, DataConfig, ModelConfig
 from fdgjax.data.augmentations.training import OF_COLOURS
+from fdgjax.data.augmentations.view import IMAGE_AXES
 from fdgjax.data.columns import column_statistics, layout_of, merged
 from fdgjax.data.encoding import Encoding, standardising, unstandardised
 from fdgjax.data.federation import Partition
@@ -22,6 +23,7 @@ from fdgjax.engine.local import Batching
 from fdgjax.experiments.components import of_a_round
 from fdgjax.methods import Entry
 from fdgjax.methods.parts.requirements import IMAGES, Given, check_needs
+from fdgjax.models import MODELS
 from fdgjax.models.client_model import ClientModel, make_client_model, make_network
 from fdgjax.models.cost import cost
 from fdgjax.models.frozen import Copies, Trunk, say_in_steps, say_random, trunk_features
@@ -137,7 +139,18 @@ def check_colours(config: Config, entry: Entry, data: Domains, encoding: Encodin
 
 
 def network_of(chosen: ModelConfig, data: Domains) -> partial[nn.Module]:
-    """What makes the config's network for a data set; see `make_network`."""
+    """What makes the config's network for a data set; see `make_network`.
+
+    Raises:
+      UserError: samples without the axes of images, for a network of this package that is made for images.
+    """
+    shape = list(data.inputs.shape[1:])
+    if len(shape) != IMAGE_AXES - 1 and chosen.name in MODELS.own and not MODELS[chosen.name].sample:
+        raise UserError(
+            f"the model '{chosen.name}' got samples of shape {shape}; expected images [H, W, channels]; set "
+            "config.model.name=mlp or linear for rows of a table, conv1d for series [time, channels], or give a module "
+            "of your own"
+        )
     return partial(
         make_network,
         chosen.name,

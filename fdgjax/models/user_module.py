@@ -1,19 +1,18 @@
 """User-defined networks as entries of the registry: any Flax module, linen or nnx."""
 
-import ast
 import hashlib
 import inspect
 import re
-import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from types import CodeType, FunctionType
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
 import jax
 from flax import nnx, traverse_util
+from flax.errors import InvalidRngError
 
 from fdgjax.models import Backbone
+from fdgjax.models.program_text import attributes_text, field_values, program_text
 from fdgjax.models.stages import ALL_STAGES, StageRange
 from fdgjax.models.units import Unit
 from fdgjax.utils.errors import UserError
@@ -52,9 +51,16 @@ class Given(nn.Module):
         """Images -> logits `[batch, outputs]`.
 
         Raises:
-          UserError: a result of another shape.
+          UserError: a result of another shape, or a stream of random numbers that there is none of.
         """
-        y = self.module(x, **mode_arguments(type(self.module).__call__, train))
+        try:
+            y = self.module(x, **mode_arguments(called_first(self.module), train))
+        except InvalidRngError as error:
+            raise UserError(
+                f"the model {type(self.module).__name__} draws random numbers from a stream that it is not given "
+                f"({str(error).partition(' (http')[0]}); expected the stream 'dropout', such as "
+                "self.make_rng('dropout'), and in evaluation none"
+            ) from error
         if getattr(y, "shape", None) != (len(x), self.outputs):
             got = f"shape {list(y.shape)}" if hasattr(y, "shape") else type(y).__name__
             raise UserError(
@@ -86,7 +92,7 @@ class FromNNX(nn.Module):
             kept = {of: traverse_util.flatten_dict(tree) for of, tree in self.variables.items()}
             held = {path: leaf.replace(kept[kind(leaf)][path_words(path)]) for path, leaf in variables_of(module)}
             nnx.update(module, nnx.from_flat_state(held))
-        y: jax.Array = module(x, **mode_arguments(type(module).__call__, train))
+        y: jax.Array = module(x, **mode_arguments(called_first(module), train))
         found: dict[str, dict[tuple[str, ...], Any]] = {}
         for path, leaf in variables_of(module):
             found.setdefault(kind(leaf), {})[path_words(path)] = leaf.get_value()
@@ -110,6 +116,16 @@ def kind(leaf: Any) -> str:
 def path_words(path: tuple[Any, ...]) -> tuple[str, ...]:
     """The path with indices of layers in lists as strings."""
     return tuple(map(str, path))
+
+
+def called_first(module: nn.Module | nnx.Module) -> Callable[..., Any]:
+    """The function that gets a module's arguments: its own, or where layers follow each other that of the first one,
+    which alone gets them."""
+    if type(module).__call__ not in (nn.Sequential.__call__, nnx.Sequential.__call__):
+        return type(module).__call__
+    chain: Any = module
+    first = next(iter(chain.layers), None)
+    return called_first(first) if isinstance(first, nn.Module | nnx.Module) else first or type(module).__call__
 
 
 def mode_arguments(function: Callable[..., Any], train: bool) -> dict[str, bool]:
@@ -178,43 +194,14 @@ def as_linen(module: nn.Module) -> nn.Module:
 
 def module_name(network: Network) -> str:
     """A name that changes with the module's attributes, and with the text of its class and of what the class names in
-    its own file: `MyNet-` and 8 hexadecimal digits."""
+    its own file, constants included (`fdgjax.models.program_text`): `MyNet-` and 8 hexadecimal digits."""
     made = made_by(network, 2)
-    kind = made.nnx_class if isinstance(made, nnx.bridge.ToLinen) else type(made)
+    bridged = isinstance(made, nnx.bridge.ToLinen)
+    kind: Any = made.nnx_class if bridged else type(made)
+    attributes = [made.args, made.kwargs] if bridged else field_values(made)
+    seen = set[int]()
+    program = [*program_text(kind, kind.__module__, seen), *attributes_text(attributes, seen)]
     # A function's address differs from process to process.
-    words = re.sub(r" at 0x[0-9a-f]+", "", repr(made)) + "".join(program_text(kind, kind.__module__, set()))
+    words = re.sub(r" at 0x[0-9a-f]+", "", repr(made)) + "".join(program)
     title = re.sub(r"\W", "", getattr(kind, "__name__", ""), flags=re.ASCII) or "model"
     return f"{title}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
-
-
-def program_text(named: Any, module: str, seen: set[int]) -> Iterator[str]:
-    """The text of a function, or of a class's methods and bases, and then of all that these name in the same module."""
-    if id(named) in seen or getattr(named, "__module__", None) != module:
-        return
-    seen.add(id(named))
-    function = inspect.unwrap(named) if callable(named) else named
-    if isinstance(named, type):
-        inner = [*vars(named).values(), *named.__bases__]
-    elif isinstance(function, FunctionType) and function.__code__.co_filename != "<string>":  # not of a dataclass
-        yield text_of(function)
-        inner = [function.__globals__.get(name) for name in used_names(function.__code__)]
-    else:
-        return
-    for one in inner:
-        yield from program_text(one, module, seen)
-
-
-def text_of(function: FunctionType) -> str:
-    """A function's text without comments and layout, or its bytes where no text is kept."""
-    try:
-        return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
-    except (OSError, SyntaxError):
-        return function.__code__.co_code.hex()
-
-
-def used_names(code: CodeType) -> Iterator[str]:
-    """The names that a function's program uses, those of its inner functions included."""
-    yield from code.co_names
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from used_names(one)

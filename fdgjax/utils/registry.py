@@ -3,6 +3,7 @@
 import contextlib
 import re
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -27,7 +28,8 @@ class Registry(dict[str, Item]):
     """A registry that a user's program may add to.
 
     kind: what an entry is, in words. own: the names of the package's entries. origins: for each added entry, the file
-    of the program that added it; '' if it was not added by a file.
+    of the program that added it; '' if it was not added by a file. lock, lenders, replaced: for `lent`: the items that
+    open blocks add, by name, and the entries that stood there before.
     """
 
     def __init__(self, kind: str, own: Mapping[str, Item]) -> None:
@@ -35,6 +37,9 @@ class Registry(dict[str, Item]):
         self.kind = kind
         self.own = frozenset(own)
         self.origins: dict[str, str] = {}
+        self.lock = threading.Lock()
+        self.lenders: dict[str, list[Item]] = {}
+        self.replaced: dict[str, Item] = {}
 
 
 def register(entries: Registry[Item], name: str, item: Item, origin: str | None = None) -> str:
@@ -67,15 +72,27 @@ def register(entries: Registry[Item], name: str, item: Item, origin: str | None 
 
 @contextlib.contextmanager
 def lent(entries: Registry[Item], added: Mapping[str, Item]) -> Iterator[None]:
-    """Adds entries to the registry until the end of the block, after which it no longer holds them."""
-    before = {name: entries[name] for name in added if name in entries}
-    entries.update(added)
+    """Adds entries to the registry until the end of the block, or of the last block that adds one of the same name, as
+    blocks of several threads may; then the registry is as it was before the first."""
+    with entries.lock:
+        for name, item in added.items():
+            if name not in entries.lenders and name in entries:
+                entries.replaced[name] = entries[name]
+            entries.lenders.setdefault(name, []).append(item)
+            entries[name] = item
     try:
         yield
     finally:
-        for name in added:
-            entries.pop(name, None)
-        entries.update(before)
+        with entries.lock:
+            for name, item in added.items():
+                entries.lenders[name].remove(item)
+                if entries.lenders[name]:
+                    entries[name] = entries.lenders[name][-1]
+                    continue
+                del entries.lenders[name]
+                entries.pop(name, None)
+                if name in entries.replaced:
+                    entries[name] = entries.replaced.pop(name)
 
 
 def calling_file() -> str:

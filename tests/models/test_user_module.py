@@ -19,16 +19,31 @@ from fdgjax.models.user_module import Network, backbone_of, module_name
 from fdgjax.utils.errors import UserError
 
 TEXT = """
+from functools import partial
 import flax.linen as nn
+import jax
+import numpy as np
 from flax import nnx
 
+SLOPE = {"negative": (0.1, 0.2)}
+MEAN = np.arange(2000.0)
+smooth = partial(nn.celu, alpha=3.0)
+squash = jax.nn.tanh
+late = 5
+
 class Block(nn.Module):
+    GAIN = 2.0
+
+    @property
+    def width(self):
+        return 4
+
     @nn.compact
     def __call__(self, x):
-        return nn.Dense(4)(x)
+        return nn.Dense(self.width)(self.GAIN * x)
 
 def act(x):
-    return nn.relu(x)
+    return nn.relu(squash(smooth(x)) * SLOPE["negative"][0] - MEAN.mean())
 
 class Net(nn.Module):
     outputs: int
@@ -44,6 +59,16 @@ class Other(nnx.Module):
 
     def __call__(self, x):
         return self.layer(x)
+
+def of_slope(slope):
+    class Inner(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(2)(slope * x + x.late)
+    return Inner()
+
+def chain():
+    return nn.Sequential([lambda x: x.reshape(len(x), -1), nn.Dense(2)])
 
 ROUNDS = 3
 """
@@ -75,13 +100,30 @@ def test_a_name_follows_from_the_program(written: Written) -> None:
     net, other = names(written("", ""))
     assert (net, other) == names(written("# a comment", "# another"))
     assert (net, other) == names(written("ROUNDS = 3", "ROUNDS = 4"))
-    for old, new in (("relu", "gelu"), ("nn.Dense(4)", "nn.Dense(5)"), ("act(Block()(x))", "Block()(x)")):
+    assert (net, other) == names(written("late = 5", "late = 6"))
+    for old, new in (
+        *(("nn.relu", "nn.gelu"), ("(self.width)", "(5)"), ("act(Block()(x))", "Block()(x)"), ("return 4", "return 5")),
+        *(("(0.1, 0.2)", "(0.3, 0.2)"), ("2000.0)", "2000.0) * 2"), ("alpha=3", "alpha=2"), ("tanh", "sigmoid")),
+        ("GAIN = 2.0", "GAIN = 3.0"),
+    ):
         changed, same = names(written(old, new))
         assert changed != net
         assert same == other
     changed, same = names(written("self.layer(x)", "self.layer(x) + 1")), net
     assert (changed[0], changed[1] != other) == (same, True)
     assert module_name(written("", "").Net(4)) != net
+
+
+def test_a_name_follows_from_the_values_around_a_class_and_from_functions_among_its_attributes(
+    written: Written,
+) -> None:
+    module = written("", "")
+    assert module_name(module.of_slope(1.0)) == module_name(module.of_slope(1.0))
+    assert module_name(module.of_slope(1.0)) != module_name(module.of_slope(2.0))
+    chain = module_name(module.chain())
+    respaced = written("[lambda x: x.reshape(len(x), -1), ", "[ lambda x : x.reshape(len(x),-1) ,")
+    assert chain == module_name(respaced.chain())
+    assert chain != module_name(written("[lambda x: x.", "[lambda x: 2 * x.").chain())
 
 
 def layers(x: jax.Array, train: bool) -> jax.Array:

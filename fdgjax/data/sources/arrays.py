@@ -41,12 +41,15 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
             f"data got {got}; expected at least two domains, a dict {{name: (inputs, labels)}}: one is unseen, or each "
             "is a client"
         )
-    pairs = {name: checked_arrays(name, pair) for name, pair in arrays.items()}
+    # NumPy's words have another `repr`, from which the digest is made.
+    pairs = {f"{name}": checked_arrays(name, pair) for name, pair in arrays.items()}
     check_alike(pairs)
     labels = checked_labels(pairs)
     if labels.dtype == np.float32:
         if classes is not None:
-            raise UserError(f"data has labels that are floats, and the classes {', '.join(classes)}; expected no names")
+            raise UserError(
+                f"data has labels that are floats, and the classes {', '.join(map(str, classes))}; expected no names"
+            )
         return joined(pairs, labels, ("label",))
     if isinstance(classes, str):
         raise UserError(f"data has the classes {classes!r}, a single word; expected a list of names")
