@@ -194,15 +194,19 @@ def test_no_sample_and_one_value_per_channel_are_finite(samples: int) -> None:
 def test_recorded_moments_are_the_inputs_and_change_nothing() -> None:
     x = np.asarray(np.random.default_rng(3).normal(1, 2, (4, 3, 3, 5)), np.float32)
     mask = jnp.asarray([1.0, 1, 1, 0])
-    for layer, given in (
-        (BatchNorm(True, name="ours"), [x[..., :2], x[..., 2:]]),
-        (nn.BatchNorm(True, name="flaxs"), x),
+    for layer, name, given in (
+        (BatchNorm(True, name="ours"), "parts", [x[..., :2], x[..., 2:]]),
+        (nn.BatchNorm(True, name="flaxs"), "x", x),
     ):
         variables = layer.init(jax.random.key(0), given)
         found: dict[str, Any] = {}
         with recording_moments(found, mask):
             output = layer.apply(variables, given)
         chex.assert_trees_all_equal(output, layer.apply(variables, given))
+        by_name: dict[str, Any] = {}
+        with recording_moments(by_name, mask):
+            layer.apply(variables, **{name: given})
+        chex.assert_trees_all_equal(by_name, found)
         ((mean, var),) = found.values()
         np.testing.assert_allclose(mean, x[:3].mean(axis=(0, 1, 2)), rtol=1e-5)
         np.testing.assert_allclose(var, x[:3].var(axis=(0, 1, 2)), rtol=1e-5)
