@@ -1,14 +1,15 @@
 """The cost of a model: its parameters, the bytes it sends, the operations per image."""
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fdgjax.nn import Conv, Dense
+from fdgjax.nn import Conv, ConvTranspose, Dense
 from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import bytes_of
 
@@ -36,6 +37,8 @@ class Cost(NamedTuple):
 
 WEIGHTED = (Conv, Dense, nn.Conv, nn.Dense, nn.DenseGeneral)
 """Layers that apply their whole kernel at each output position."""
+TRANSPOSED = (ConvTranspose, nn.ConvTranspose)
+"""Layers that apply their whole kernel at each input position."""
 
 
 def cost(module: nn.Module, image_shape: Sequence[int]) -> Cost:
@@ -48,7 +51,8 @@ def cost(module: nn.Module, image_shape: Sequence[int]) -> Cost:
     def count(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
         y = call(*args, **kwargs)
         if context.method_name == "__call__":
-            counts.append(multiply_adds(context.module, args, y))
+            given = inspect.signature(context.orig_method).bind(*args, **kwargs).arguments
+            counts.append(multiply_adds(context.module, given, y))
         return y
 
     def forward(key: jax.Array) -> Any:
@@ -63,14 +67,24 @@ def cost(module: nn.Module, image_shape: Sequence[int]) -> Cost:
     )
 
 
-def multiply_adds(layer: nn.Module, args: Sequence[Any], y: Any) -> int:
-    """The multiply-adds of one call of the layer itself; 0 for a module that only calls others."""
+def multiply_adds(layer: nn.Module, given: Mapping[str, Any], y: Any) -> int:
+    """The multiply-adds of one call of the layer itself; 0 for a module that only calls others.
+
+    Args:
+      layer: the module.
+      given: what it was called with, by the names of its arguments.
+      y: what it returned.
+    """
     if isinstance(layer, nn.MultiHeadDotProductAttention):
-        queries, keys = args[0], args[1] if len(args) > 1 and args[1] is not None else args[0]
+        queries = given["inputs_q"]
+        keys = next((given[name] for name in ("inputs_kv", "inputs_k") if given.get(name) is not None), queries)
         # Queries with keys, and their weights with values; the four linear layers count themselves.
         return 2 * math.prod(queries.shape[:-1]) * keys.shape[-2] * (layer.qkv_features or queries.shape[-1])
-    if isinstance(layer, WEIGHTED):
-        features = layer.features if isinstance(layer.features, Sequence) else (layer.features,)
-        kernel: int = layer.variables["params"]["kernel"].size
-        return y.size // math.prod(features) * kernel
-    return 0
+    if not isinstance(layer, WEIGHTED + TRANSPOSED):
+        return 0
+    kernel: int = layer.variables["params"]["kernel"].size
+    if isinstance(layer, TRANSPOSED):
+        (x,) = given.values()
+        return x.size // x.shape[-1] * kernel
+    features = layer.features if isinstance(layer.features, Sequence) else (layer.features,)
+    return y.size // math.prod(features) * kernel

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from fdgjax.data.augmentations.style import EPSILON, Style
 from fdgjax.models.stages import with_passages
 from fdgjax.nn import Dense, unit_length
+from fdgjax.nn.geometry import at_least_float32
 
 
 class ClientStyle(NamedTuple):
@@ -227,16 +228,18 @@ class StyledHead(nn.Module):
         return y
 
     def _passed(self, x: jax.Array, place: int, told: Told | None) -> jax.Array:
-        """The maps after one of the places."""
+        """The maps after one of the places, of the same type; styles are computed in at least float32."""
+        dtype, x = x.dtype, x.astype(at_least_float32(x.dtype))
         if place == 0:
             for name, statistic in map_style(x)._asdict().items():
                 self.sow("intermediates", f"style_{name}", statistic)
         if told is None or place >= len(told.explore):
-            return x
+            return x.astype(dtype)
         if place == 0:
             key, batch = jax.random.wrap_key_data(told.bits), len(x)
             x = jnp.where(told.share, shifted(key, x, told.other, told.counted[:batch]), x)[told.origin]
         first = ~jnp.any(told.explore[:place])
         copies = told.origin != jnp.arange(len(told.origin))
         mixing = jax.tree.map(lambda leaf: leaf[place], told.mixing)
-        return jnp.where(told.explore[place], explored(x, told.counted, copies & first, told.level, mixing), x)
+        further = explored(x, told.counted, copies & first, told.level, mixing)
+        return jnp.where(told.explore[place], further, x).astype(dtype)

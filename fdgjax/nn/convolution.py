@@ -152,6 +152,9 @@ def _primitive(name: str, one_client: Callable[..., jax.Array]) -> Primitive:
     def compute(
         a: jax.Array, b: jax.Array, *, geometry: Geometry, plan: ConvolutionPlan | str | None, platform: str
     ) -> jax.Array:
+        result = _result_shape(name, a, b, geometry)
+        if 0 in (*a.shape, *b.shape, *result):  # no images, or images without outputs: sums of nothing
+            return jnp.zeros(result, a.dtype)
         default = platform if platform in DEFAULTS else "library"
         case = Case(geometry, a.shape[1], *_channels(name, a, b, geometry.groups))
         chosen = lowerings.chosen_plan(plan or default, case)
@@ -191,12 +194,13 @@ ad.defbilinear(
 def _into(array: jax.Array, axis: int) -> jax.Array:
     """The leading axis of `array` merged into `axis` (counted without it), as the slower index of the two."""
     moved = jnp.moveaxis(array, 0, axis)
-    return moved.reshape(*moved.shape[:axis], -1, *moved.shape[axis + 2 :])
+    merged = moved.shape[axis] * moved.shape[axis + 1]
+    return moved.reshape(*moved.shape[:axis], merged, *moved.shape[axis + 2 :])
 
 
 def _out_of(array: jax.Array, axis: int, size: int) -> jax.Array:
     """The inverse of `_into`."""
-    split = array.reshape(*array.shape[:axis], size, -1, *array.shape[axis + 1 :])
+    split = array.reshape(*array.shape[:axis], size, array.shape[axis] // size, *array.shape[axis + 1 :])
     return jnp.moveaxis(split, axis, 0)
 
 

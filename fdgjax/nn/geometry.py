@@ -27,7 +27,7 @@ class Geometry(NamedTuple):
 
     def _out(self, axis: int) -> int:
         spread = (self.size[axis] - 1) * self.dilation[axis] + 1
-        return (spread + sum(self.pads[axis]) - self.window[axis]) // self.strides[axis] + 1
+        return max(0, (spread + sum(self.pads[axis]) - self.window[axis]) // self.strides[axis] + 1)
 
     @property
     def pointwise(self) -> bool:

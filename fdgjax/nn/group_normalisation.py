@@ -1,5 +1,7 @@
 """GroupNorm as one factor and one summand per sample and channel, which never writes its input centred."""
 
+import math
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -36,10 +38,10 @@ class GroupNorm(nn.Module):
             for name, start in (("scale", nn.initializers.ones), ("bias", nn.initializers.zeros))
         )
         a, b = (one.astype(wide).reshape(1, 1, channels) for one in (scale, bias))
-        values = x.astype(wide).reshape(batch, -1, channels)
+        values = x.astype(wide).reshape(batch, math.prod(x.shape[1:-1]), channels)
 
         def of_groups(moment: jax.Array) -> jax.Array:
-            means = moment.reshape(batch, self.groups, -1).mean(-1, keepdims=True)
+            means = moment.reshape(batch, self.groups, channels // self.groups).mean(-1, keepdims=True)
             return jnp.broadcast_to(means, (batch, self.groups, channels // self.groups)).reshape(batch, 1, channels)
 
         mean, square = of_groups(values.mean(1)), of_groups((values * values).mean(1))

@@ -160,7 +160,8 @@ def recording_moments(
     def intercept(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
         layer = context.module
         if isinstance(layer, BatchNorm | nn.BatchNorm) and context.method_name == "__call__":
-            parts = args[0] if isinstance(args[0], list | tuple) else [args[0]]
+            given = args[0] if args else kwargs["parts" if isinstance(layer, BatchNorm) else "x"]
+            parts = given if isinstance(given, list | tuple) else [given]
             mean, var = zip(*(moments(part, mask) for part in parts), strict=True)
             found["/".join(layer.path)] = (jnp.concatenate(mean), jnp.concatenate(var))
         return call(*args, **kwargs)

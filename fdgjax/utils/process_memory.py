@@ -10,10 +10,11 @@ STATUS, MEMORY = Path("/proc/self/status"), Path("/proc/meminfo")
 def peak_resident_bytes() -> int:
     """The largest resident set of this process so far.
 
-    On Linux it is read from `/proc`, as `getrusage` also counts memory from before the process executed this program.
+    On Linux it is read from `/proc`, as `getrusage` also counts memory from before the process executed this program;
+    not in a sandbox whose `/proc` does not list it, such as gVisor's.
     """
-    if STATUS.exists():
-        return _kilobytes(STATUS, "VmHWM") * 1024
+    if (listed := _listed_bytes(STATUS, "VmHWM")) is not None:
+        return listed
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -30,12 +31,20 @@ def anonymous_bytes(process: int) -> int:
 
 def available_bytes() -> int | None:
     """Main memory available without swapping; None if the system does not report it."""
-    return _kilobytes(MEMORY, "MemAvailable") * 1024 if MEMORY.exists() else None
+    return _listed_bytes(MEMORY, "MemAvailable")
 
 
 def total_bytes() -> int | None:
     """The total main memory; None if the system does not report it."""
-    return _kilobytes(MEMORY, "MemTotal") * 1024 if MEMORY.exists() else None
+    return _listed_bytes(MEMORY, "MemTotal")
+
+
+def _listed_bytes(path: Path, field: str) -> int | None:
+    """The field in bytes; None if there is no such file, or the file does not list it."""
+    try:
+        return _kilobytes(path, field) * 1024
+    except (FileNotFoundError, StopIteration):
+        return None
 
 
 def _kilobytes(path: Path, field: str) -> int:

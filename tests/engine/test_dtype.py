@@ -16,8 +16,10 @@ from fdgjax.data.federation import pool
 from fdgjax.engine import compile_round, init_state
 from fdgjax.experiments import build as experiment_of
 from fdgjax.methods import METHODS
+from fdgjax.methods.stablefdg import PLACES
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.client_model import as_model, make_client_model, make_network
+from fdgjax.models.styles import ClientStyle, Mixing, Told
 from fdgjax.run.loop import train_rounds
 from fdgjax.utils.errors import UserError
 from tests.marks import mostly_slow
@@ -88,6 +90,36 @@ def test_every_product_of_a_network_is_in_bfloat16_and_all_it_returns_in_float32
     with jax.numpy_dtype_promotion("standard"):
         traced = jax.make_jaxpr(step)(variables, jax.ShapeDtypeStruct((2, *shape), np.float32), key)
     assert {str(leaf.dtype) for leaf in (*jax.tree.leaves(variables), *traced.out_avals)} == {"float32"}
+    assert set(products(traced.jaxpr))
+    assert set(products(traced.jaxpr)) <= EXPECTED[platform]
+
+
+@pytest.mark.parametrize("platform", EXPECTED)
+def test_shared_and_explored_styles_leave_the_products_in_bfloat16(
+    platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    model = as_model(make_network("digits_cnn", 4, width=0.25, head="highlighted"), (8, 8, 1), dtype="bfloat16")
+
+    def logits(variables: Any, images: jax.Array, key: jax.Array) -> jax.Array:
+        rows = jnp.arange(2 * len(images))
+        told = Told(
+            origin=rows % len(images),
+            partner=rows,
+            counted=jnp.ones(len(rows)),
+            share=jnp.array(True),
+            bits=jax.random.key_data(key),
+            other=ClientStyle(*[jnp.zeros(4)] * 4),
+            explore=jnp.ones(PLACES, bool),
+            mixing=Mixing(jnp.stack([rows] * PLACES), jnp.ones((PLACES, len(rows)))),
+            level=jnp.float32(3),
+        )
+        return model.apply({**variables, "styles": {"told": told._asdict()}}, images, True, key)[0].logits
+
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    variables = jax.eval_shape(model.init, key)
+    with jax.numpy_dtype_promotion("standard"):
+        traced = jax.make_jaxpr(logits)(variables, jax.ShapeDtypeStruct((2, 8, 8, 1), np.float32), key)
     assert set(products(traced.jaxpr))
     assert set(products(traced.jaxpr)) <= EXPECTED[platform]
 

@@ -9,7 +9,7 @@ import pytest
 from fdgjax.cli.models import cost_table
 from fdgjax.models import MODELS, UNITS, DSEUnit
 from fdgjax.models.cost import Cost, cost
-from fdgjax.nn import Dense
+from fdgjax.nn import ConvTranspose, Dense
 
 TABLE_4: Mapping[str, tuple[float, float, float]] = {"norm": (1.30e7, 49.52, 4.41e10), "dse": (0.65e7, 24.87, 2.24e10)}
 """FDSE: parameters, MiB sent by a client, and FLOPs; 10 classes."""
@@ -55,6 +55,36 @@ def test_tokens_by_hand() -> None:
     # Linear; four linear layers; the eraser's two, BN_dse of 4 and BN_dfe of 8.
     assert counted.parameters == (4 * 3 + 4) + 4 * (4 * 4 + 4) + (4 * 4 + 4 + 4 + 2 * 4 + 2 * 8)
     assert counted.bytes == 4 * (counted.parameters + 2 * 4 + 2 * 8)
+
+
+class Attention(nn.Module):
+    names: tuple[str, ...]
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        queries, keys = x.reshape(len(x), 6, 4), x.reshape(len(x), 6, 4)[:, :2]
+        tokens = queries, *[keys] * len(self.names[1:])
+        return nn.MultiHeadDotProductAttention(2)(**dict(zip(self.names, tokens, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("names", "keys"), [(("inputs_q",), 6), (("inputs_q", "inputs_k", "inputs_v"), 2), (("inputs_q", "inputs_kv"), 2)]
+)
+def test_attention_whose_arguments_are_named(names: tuple[str, ...], keys: int) -> None:
+    assert cost(Attention(names), (2, 3, 4)).flops == (2 * 6 + 2 * keys) * 4 * 4 + 2 * 6 * keys * 4
+
+
+class Enlarging(nn.Module):
+    layer: nn.Module
+
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        y: jax.Array = self.layer(x)
+        return y
+
+
+@pytest.mark.parametrize("layer", [ConvTranspose(5, (2, 2)), nn.ConvTranspose(5, (2, 2), strides=(2, 2))])
+def test_a_transposed_convolution_by_hand(layer: nn.Module) -> None:
+    assert cost(Enlarging(layer), (3, 4, 7)).flops == 3 * 4 * 2 * 2 * 7 * 5
 
 
 def test_the_table_says_which_network_cannot_take_the_images() -> None:

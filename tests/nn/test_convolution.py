@@ -117,13 +117,16 @@ def test_large_images_a_few_at_a_time(batch: int) -> None:
     close(ours, theirs)
 
 
-@pytest.mark.parametrize("shape", [(0, 4, 4, 1), (1, 2, 2, 1)])
-def test_no_images_and_images_without_outputs_are_convolved_to_nothing(shape: tuple[int, ...]) -> None:
-    x, kernel = arrays(shape, (3, 3, 1, 2))
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("shape", [(0, 4, 4, 4), (1, 2, 1, 4)])
+def test_no_images_and_images_without_outputs_are_convolved_to_nothing(shape: tuple[int, ...], groups: int) -> None:
+    x, kernel = arrays(shape, (3, 3, 4 // groups, 8))
     padding = 1 if not shape[0] else 0
-    theirs = library(x, kernel, strides=(1, 1), padding=[(padding, padding)] * 2, groups=1)
-    assert jax.eval_shape(partial(conv2d, padding=padding), x, kernel).shape == theirs.shape
-    assert not theirs.size
+    options: Case = {"strides": (2, 1), "padding": [(padding, padding)] * 2, "groups": groups}
+    ours, theirs = (partial(value_and_both_gradients, partial(one, **options)) for one in (conv2d, library))
+    close(jax.jit(ours)(x, kernel), theirs(x, kernel))
+    several = [jnp.stack([array] * 3) for array in (x, kernel)]
+    close(jax.vmap(ours)(*several), jax.vmap(theirs)(*several))
 
 
 @pytest.mark.parametrize("strides", [(2, 3), (4, 1), (3, 5)])

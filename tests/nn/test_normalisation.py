@@ -72,9 +72,9 @@ def test_value_statistics_and_gradients_are_flaxs(
 
 
 @pytest.mark.parametrize("groups", [1, 3, 6])
-@pytest.mark.parametrize("leading", [(), (4, 3)])
+@pytest.mark.parametrize("leading", [(5,), (5, 4, 3), (0, 4, 3)])
 def test_group_norm_and_its_gradients_are_flaxs(leading: tuple[int, ...], groups: int) -> None:
-    (x,), params = arrays((5, *leading, 6)), variables_of(6)["params"]
+    (x,), params = arrays((*leading, 6)), variables_of(6)["params"]
     layers = (GroupNorm(groups, 1e-3), nn.GroupNorm(groups, epsilon=1e-3))
     got, wanted = (with_gradients(lambda own, x, of=layer: of.apply({"params": own}, x), params, x) for layer in layers)
     close(got, wanted)
@@ -194,15 +194,19 @@ def test_no_sample_and_one_value_per_channel_are_finite(samples: int) -> None:
 def test_recorded_moments_are_the_inputs_and_change_nothing() -> None:
     x = np.asarray(np.random.default_rng(3).normal(1, 2, (4, 3, 3, 5)), np.float32)
     mask = jnp.asarray([1.0, 1, 1, 0])
-    for layer, given in (
-        (BatchNorm(True, name="ours"), [x[..., :2], x[..., 2:]]),
-        (nn.BatchNorm(True, name="flaxs"), x),
+    for layer, name, given in (
+        (BatchNorm(True, name="ours"), "parts", [x[..., :2], x[..., 2:]]),
+        (nn.BatchNorm(True, name="flaxs"), "x", x),
     ):
         variables = layer.init(jax.random.key(0), given)
         found: dict[str, Any] = {}
         with recording_moments(found, mask):
             output = layer.apply(variables, given)
         chex.assert_trees_all_equal(output, layer.apply(variables, given))
+        by_name: dict[str, Any] = {}
+        with recording_moments(by_name, mask):
+            layer.apply(variables, **{name: given})
+        chex.assert_trees_all_equal(by_name, found)
         ((mean, var),) = found.values()
         np.testing.assert_allclose(mean, x[:3].mean(axis=(0, 1, 2)), rtol=1e-5)
         np.testing.assert_allclose(var, x[:3].var(axis=(0, 1, 2)), rtol=1e-5)

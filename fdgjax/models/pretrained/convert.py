@@ -20,7 +20,7 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten, module_of, unflatten
 
-HEADS = ("gaussian", "highlighter", "adapter")
+HEADS = ("gaussian", "projector", "highlighter", "adapter")
 """The modules with heads' variables (`fdgjax.models.heads`); files do not contain them, so they are initialised."""
 
 UNUSED = ".num_batches_tracked"

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.utils.errors import UserError, reason_of
@@ -28,6 +29,7 @@ TYPES: Mapping[str, str] = {
     "FloatStorage": "<f4",
     "DoubleStorage": "<f8",
     "HalfStorage": "<f2",
+    "BFloat16Storage": "bfloat16",
     "LongStorage": "<i8",
     "IntStorage": "<i4",
 }
@@ -39,6 +41,11 @@ class Storage(NamedTuple):
     key: str
     dtype: str
     size: int
+
+    @property
+    def numbers(self) -> np.dtype:
+        """The dtype; JAX's `dtype` knows bfloat16, too."""
+        return jnp.dtype(self.dtype)
 
 
 class View(NamedTuple):
@@ -143,9 +150,9 @@ def read_archive(file: BinaryIO) -> tuple[Any, dict[str, np.ndarray]]:
 
 def archived(archive: zipfile.ZipFile, name: str, storage: Storage) -> np.ndarray:
     """A storage in an archive."""
-    if archive.getinfo(name).file_size != storage.size * np.dtype(storage.dtype).itemsize:
+    if archive.getinfo(name).file_size != storage.size * storage.numbers.itemsize:
         raise pickle.UnpicklingError(f"storage {storage.key} is not whole")
-    return np.frombuffer(archive.read(name), storage.dtype)
+    return np.frombuffer(archive.read(name), storage.numbers)
 
 
 def read_stream(file: BinaryIO) -> tuple[Any, dict[str, np.ndarray]]:
@@ -161,8 +168,8 @@ def read_stream(file: BinaryIO) -> tuple[Any, dict[str, np.ndarray]]:
 def read_storage(file: BinaryIO, storage: Storage) -> np.ndarray:
     """The next storage of the file: the count of its numbers, then the numbers."""
     (count,) = np.frombuffer(file.read(8), "<i8")
-    content = file.read(int(count) * np.dtype(storage.dtype).itemsize) if count == storage.size else b""
-    numbers = np.frombuffer(content, storage.dtype)
+    content = file.read(int(count) * storage.numbers.itemsize) if count == storage.size else b""
+    numbers = np.frombuffer(content, storage.numbers)
     if len(numbers) != storage.size:
         raise pickle.UnpicklingError(f"storage {storage.key} is not whole")
     return numbers

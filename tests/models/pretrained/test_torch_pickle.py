@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -53,11 +54,21 @@ def archived(path: Path, state: bytes, storages: dict[str, np.ndarray], byteorde
     return path
 
 
-def state_of(shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0, size: int = 12) -> bytes:
+def state_of(
+    shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0, size: int = 12, kind: str = "Float"
+) -> bytes:
     """A state_dict of one tensor `w`, assembled opcode by opcode, as torch.save writes it."""
     ints = lambda values: b"(" + b"".join(pickle.dumps(v, 2)[2:-1] for v in values) + b"t"  # noqa: E731
     text = lambda word: b"X" + len(word).to_bytes(4, "little") + word.encode()  # noqa: E731
-    pid = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu") + ints([size])[1:-1] + b"NtQ"
+    pid = (
+        b"("
+        + text("storage")
+        + f"ctorch\n{kind}Storage\n".encode()
+        + text("0")
+        + text("cpu")
+        + ints([size])[1:-1]
+        + b"NtQ"
+    )
     tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + pid + ints([offset])[1:-1] + ints(shape) + ints(strides)
     tensor += b"\x89ccollections\nOrderedDict\n)RtR"
     return b"\x80\x02ccollections\nOrderedDict\n)R(" + text("w") + tensor + b"u."
@@ -72,6 +83,15 @@ def test_a_file_of_todays_pytorch_is_read(tmp_path: Path) -> None:
     (tmp_path / "w.pth").write_bytes(zlib.decompress(base64.b64decode(OF_TORCH)))
     (found,) = (state := read_torch_file(tmp_path / "w.pth"))
     np.testing.assert_array_equal(state[found], [[3, 6], [4, 7], [5, 8]])
+
+
+@pytest.mark.parametrize("write", [written, archived])
+@pytest.mark.parametrize(("kind", "dtype"), [("Half", np.float16), ("BFloat16", ml_dtypes.bfloat16)])
+def test_short_numbers(kind: str, dtype: type, write: Callable[..., Path], tmp_path: Path) -> None:
+    state, numbers = state_of((2, 3), (3, 1), offset=1, kind=kind), NUMBERS.astype(dtype)
+    found = read_torch_file(write(tmp_path / "w.pth", state, {"0": numbers}))["w"]
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found.astype(np.float32), [[1, 2, 3], [4, 5, 6]])
 
 
 def test_an_archive_is_read_as_a_stream_is(tmp_path: Path) -> None:
