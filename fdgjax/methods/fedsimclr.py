@@ -151,6 +151,7 @@ def fedsimclr(
     return base._replace(
         predict=lambda server, client: of_model(base.predict(server, client)),
         unseen=lambda server, clients: of_model(base.unseen(server, clients)),
+        trained=of_model if base.trained else None,
         pooled=h.pooled,
     )
 
