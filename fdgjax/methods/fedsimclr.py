@@ -25,7 +25,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper, momentum_of
-from fdgjax.methods.parts.requirements import projection_size
+from fdgjax.methods.parts.requirements import PREDICTOR, projection_size
 from fdgjax.methods.parts.setting_presets import SIMCLR
 from fdgjax.objectives.two_views import PARTS, TwoViewSettings, extended, of_model
 from fdgjax.utils.random import any_key
@@ -165,4 +165,5 @@ ENTRY = Entry(
     unlabelled=True,
     pooled=lambda h: h.pooled,
     presets=SIMCLR,
+    needs=(PREDICTOR,),
 )
