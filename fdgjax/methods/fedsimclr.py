@@ -50,7 +50,8 @@ and of series `simclr` is SCARF's corruption (`fdgjax.data.augmentations.corrupt
 class FedSimCLR(FedAvg):
     """FedAvg's hyperparameters and those of the loss.
 
-    part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; it must fit the model's head.
+    part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; the last two need a head with a predictor, which
+      they get where `config.model.head` is empty.
     temperature: SimCLR's and MoCo's. decay: of the target, per step. queue: length of MoCo's queue of keys.
     augmentation: how views are drawn, an entry of `AUGMENTATIONS`. smallest_crop: smallest share of an image's area
       that a view shows.
