@@ -15,9 +15,20 @@ from fdgjax.contract import Output
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.fields import key
 
+
+def encoder_features(output: Output) -> jax.Array:
+    """The encoder's features; raises a `UserError` for a network that tells none."""
+    if not output.features.shape[-1]:
+        raise UserError(
+            "config.probe.layer got 'features', and the network has none; expected projection, or a network that sows "
+            'its last layer\'s input: self.sow("intermediates", "features", x)'
+        )
+    return output.features
+
+
 LAYERS: Mapping[str, Callable[[Output], jax.Array]] = {
     "projection": lambda output: output.logits,
-    "features": lambda output: output.features,
+    "features": encoder_features,
 }
 """The input of a probe: the output of the model's projection, as in FedGaLA's official code, or the encoder's features.
 """

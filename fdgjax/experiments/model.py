@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import logging
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -205,7 +206,7 @@ def fit_model(
     domains: int,
 ) -> tuple[ModelConfig, ClientModel]:
     """The client model and its config, checked against what the method needs (`Entry.needs`). If the network lacks a
-    part and `config.model.unit` leaves the units open, it gets units that have the part, and a log line says so.
+    part and `config.model` leaves units or head open, it gets those that have the part, and a log line says so.
 
     Args:
       config, entry: the experiment's config, and its method's entry.
@@ -228,21 +229,24 @@ def fit_model(
 
     client = make(chosen)
     for need in entry.needs:
-        if need.unit and not (chosen.unit or weights or need.met(given(client))):
-            replaced = dataclasses.replace(chosen, unit=need.unit)
+        open_ = {"unit": not (chosen.unit or weights), "head": not config.model.head}
+        parts = {key: getattr(need, key) for key, free in open_.items() if free and getattr(need, key)}
+        if parts and not need.met(given(client)):
+            replaced = dataclasses.replace(chosen, **parts)
             with contextlib.suppress(UserError):  # a user-defined module without units is refused below
                 if need.met(given(made := make(replaced))):
                     chosen, client = replaced, made
-                    say_units(entry.name, chosen)
+                    say_parts(entry.name, chosen, parts)
     check_needs(entry.name, entry.needs, given(client))
     return chosen, client
 
 
-def say_units(method: str, chosen: ModelConfig) -> None:
-    """Logs that the network got units that the method needs."""
+def say_parts(method: str, chosen: ModelConfig, parts: Mapping[str, str]) -> None:
+    """Logs that the network got units, or a head, that the method needs; parts: their keys of `config.model`."""
+    words = {"unit": "units are", "head": "head is"}
+    got = " and ".join(f"its {words[key]} model.{key}={name}" for key, name in parts.items())
     logging.getLogger("fdgjax").info(
-        f"{method} needs what {chosen.name} lacks, so that its units are model.unit={chosen.unit}; "
-        "set the same for the methods that it is compared with"
+        f"{method} needs what {chosen.name} lacks, so that {got}; set the same for the methods that it is compared with"
     )
 
 

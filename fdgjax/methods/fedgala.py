@@ -38,10 +38,12 @@ from fdgjax.methods.parts.extend import Extended, extend
 from fdgjax.methods.parts.gradient_alignment import DROPPED, REFERENCES, SIGNS, align_with, discard_rate
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
+from fdgjax.methods.parts.requirements import PREDICTOR
 from fdgjax.methods.parts.server_state import WEIGHTINGS
 from fdgjax.methods.parts.setting_presets import SIMCLR
 from fdgjax.methods.parts.sharing import ClientVariables
 from fdgjax.utils.registry import lookup
+from fdgjax.utils.variables import flatten, unflatten
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +117,15 @@ def aligned_optimizer(h: FedGaLA, rounds: int) -> optax.GradientTransformation:
     """The client's optimiser with local alignment."""
     own = client_optimizer(h, rounds, change=lookup("dropped", h.dropped, DROPPED))
     sign = lookup("sign", h.sign, SIGNS)
-    return align_with(own, lambda context: context.sent.more, h.threshold, sign, h.first_round)
+    return align_with(own, reference_of, h.threshold, sign, h.first_round)
+
+
+def reference_of(context: Context) -> PyTree:
+    """The reference of each array that a client trains: what the server sends, and zero, which drops nothing, for those
+    that stay at the client, such as a predictor."""
+    sent = flatten(context.sent.more)
+    own = flatten(context.received["params"])
+    return unflatten({path: sent.get(path, jnp.zeros_like(leaf)) for path, leaf in own.items()})
 
 
 def rule_of(h: FedGaLA) -> Rule:
@@ -155,4 +165,5 @@ ENTRY = Entry(
     unlabelled=True,
     pooled=lambda h: h.pooled,
     presets=SIMCLR,
+    needs=(PREDICTOR,),
 )

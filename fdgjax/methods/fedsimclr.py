@@ -25,7 +25,7 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, RowExtension, extend
 from fdgjax.methods.parts.hyper import hyper, momentum_of
-from fdgjax.methods.parts.requirements import projection_size
+from fdgjax.methods.parts.requirements import PREDICTOR, projection_size
 from fdgjax.methods.parts.setting_presets import SIMCLR
 from fdgjax.objectives.two_views import PARTS, TwoViewSettings, extended, of_model
 from fdgjax.utils.random import any_key
@@ -50,7 +50,8 @@ and of series `simclr` is SCARF's corruption (`fdgjax.data.augmentations.corrupt
 class FedSimCLR(FedAvg):
     """FedAvg's hyperparameters and those of the loss.
 
-    part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; it must fit the model's head.
+    part: `simclr`, `moco`, `byol` or `simsiam`, an entry of `PARTS`; the last two need a head with a predictor, which
+      they get where `config.model.head` is empty.
     temperature: SimCLR's and MoCo's. decay: of the target, per step. queue: length of MoCo's queue of keys.
     augmentation: how views are drawn, an entry of `AUGMENTATIONS`. smallest_crop: smallest share of an image's area
       that a view shows.
@@ -151,6 +152,7 @@ def fedsimclr(
     return base._replace(
         predict=lambda server, client: of_model(base.predict(server, client)),
         unseen=lambda server, clients: of_model(base.unseen(server, clients)),
+        trained=of_model if base.trained else None,
         pooled=h.pooled,
     )
 
@@ -164,4 +166,5 @@ ENTRY = Entry(
     unlabelled=True,
     pooled=lambda h: h.pooled,
     presets=SIMCLR,
+    needs=(PREDICTOR,),
 )

@@ -22,9 +22,9 @@ from fdgjax.methods.parts.hyper import SCHEDULES, hyper
 from fdgjax.methods.parts.optimizers import client_optimizer
 from fdgjax.methods.parts.pseudo_labels import LABELLERS, outputs_for_all
 from fdgjax.methods.parts.requirements import FEATURES
-from fdgjax.methods.parts.server_state import make_server_training
+from fdgjax.methods.parts.server_state import WEIGHTINGS, make_server_training
 from fdgjax.methods.parts.setting_presets import SERVED
-from fdgjax.methods.parts.sharing import everything_shared
+from fdgjax.methods.parts.sharing import everything_shared, of_trained
 from fdgjax.objectives import cross_entropy
 from fdgjax.utils.random import any_key, class_aware
 from fdgjax.utils.registry import lookup
@@ -44,7 +44,8 @@ NORMS: Mapping[str, str] = {"kept": "local", "averaged": "shared"}
 class LabelledServer(FedAvg):
     """FedAvg's hyperparameters, with UAP's training, for a server that trains and clients without labels.
 
-    unseen: whose BatchNorm layers the global model has: the `server`'s own, the `mean` of the clients' or `each` one's.
+    unseen: whose BatchNorm layers the global model has: the `server`'s own, the `mean` of those of clients that have
+      trained, or `each` one's.
     batch_norm: `kept` at clients and server, or `averaged` with everything else.
     class_aware: whether the server's minibatches are class-balanced.
     """
@@ -107,13 +108,14 @@ def fedavg_with_server(
     norms = norm_paths(jax.eval_shape(setup.model.init, any_key()))
     of_norm = lookup("batch_norm", h.batch_norm, NORMS)
     order, optimizer = class_aware if h.class_aware else None, client_optimizer(trained_by or h, setup.rounds)
-    return fedavg(
+    method = fedavg(
         setup,
         h,
         objective=client,
         label=lambda path: of_norm if module_of(path) in norms else everything_shared(path),
         server_training=make_server_training(server or cross_entropy(setup.model), optimizer, order, last),
     )
+    return of_trained(method, h.unseen, WEIGHTINGS["uniform"]) if method.trained else method
 
 
 def assign_labels(model: Model, h: SSFL) -> Callable[[Context, Samples], Prepared]:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from fdgjax.cli.probe import show
 from fdgjax.evaluation import measure_probe
-from fdgjax.evaluation.linear_probe import Probing, linear_probe, stratified_split
+from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
+from fdgjax.models.client_model import as_model
 from fdgjax.utils.errors import UserError
+from tests.toy_models import CLASSES, IMAGE, SilentNet
 
 LAW = settings(derandomize=True, deadline=None, max_examples=50)
 HOW = Probing(repeats=3, epochs=60, batch_size=32, learning_rate=0.05)
@@ -36,6 +38,17 @@ def test_every_class_has_its_share_and_no_sample_is_on_both_sides(counts: list[i
 def test_a_class_with_one_sample_is_refused_in_one_line() -> None:
     with pytest.raises(UserError, match=r"class 1 has a single sample .*expected at least 2") as error:
         stratified_split(np.asarray([0, 0, 1]), 10, 1, 0)
+    assert "\n" not in str(error.value)
+
+
+def test_features_that_a_network_does_not_tell_are_refused_in_one_line() -> None:
+    """A classifier of no numbers would have the accuracy of the most frequent class."""
+    silent = as_model(SilentNet(), IMAGE)
+    key, images = jax.random.key(0), jnp.zeros((2, *IMAGE))
+    output, _ = silent.apply(silent.init(key), images, False, key)
+    assert LAYERS["projection"](output).shape == (2, CLASSES)
+    with pytest.raises(UserError, match=r"config\.probe\.layer got 'features'.*expected projection") as error:
+        LAYERS["features"](output)
     assert "\n" not in str(error.value)
 
 

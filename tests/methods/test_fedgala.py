@@ -5,12 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fdgjax.contract import Context, Setup
 from fdgjax.engine.traffic import traffic
+from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import Message
+from fdgjax.methods.fedgala import reference_of
+from fdgjax.methods.fedsimclr import of_predictor
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.variables import bytes_of
+from fdgjax.utils.variables import bytes_of, flatten
 from tests.aggregation.test_global_alignment import official_shares
+from tests.toy_models import tiny_model
 from tests.toys import (
     Case,
     build,
@@ -19,7 +24,9 @@ from tests.toys import (
     lengths_for,
     make_case,
     make_plan,
+    row,
     shared_case,
+    small_hyper,
     tolerance,
     toy_federation,
 )
@@ -38,6 +45,40 @@ def test_without_both_alignments_it_is_fedsimclr() -> None:
     wanted = shared_case("fedsimclr", plan=WHOLE).advance(3)
     close(bare.server.base, wanted.server, **tolerance("fedgala"))
     close(bare.optimizers, wanted.optimizers, **tolerance("fedgala"))
+
+
+def with_predictor(name: str, **chosen: object) -> Case:
+    """A method without labels on a network that has a predictor."""
+    federation = toy_federation(lengths_for(name))
+    setup = Setup(tiny_model("dense", "fedbyol"), len(federation.ids), rounds=3)
+    return make_case(METHODS[name].build(setup, small_hyper(name, **chosen)), federation, WHOLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["byol", "simsiam"])
+def test_of_byol_and_simsiam_it_is_fedbyol_and_fedsimsiam_where_nothing_is_aligned(part: str) -> None:
+    """Their predictors stay at the clients, so that the server has no step of theirs; what is dropped is counted."""
+    bare = with_predictor("fedgala", part=part, first_round=9, globally=False, weighting="samples", dropped="zero")
+    wanted = with_predictor(f"fed{part}")
+    state, other = bare.advance(3), wanted.advance(3)
+    close(state.server.base, other.server, **tolerance("fedgala"))
+    close(state.clients, other.clients, **tolerance("fedgala"))
+
+
+@pytest.mark.slow
+def test_a_predictors_gradients_are_never_dropped() -> None:
+    case = with_predictor("fedgala", part="byol", threshold=1.0)
+    state = case.advance(1)
+    client = row(state.clients, 0)
+    sent = case.method.send(state.server, client)
+    reference = flatten(reference_of(Context(sent, client, case.method.start(sent, client), state.round)))
+    kept = {path for path in reference if of_predictor(path)}
+    assert kept
+    assert all(not np.any(reference[path]) for path in kept)
+    close({path: leaf for path, leaf in reference.items() if path not in kept}, flatten(sent.more))
+    state, info = case.round(state, case.federation)
+    assert np.all(np.asarray(info.coefficients["discarded"]) > 0.2)
+    assert not np.array_equal(flat(row(state.clients, 0).base.local["params"]), flat(client.base.local["params"]))
 
 
 @pytest.mark.slow

@@ -11,8 +11,10 @@ from fdgjax.contract import Batch, Context, Method, Setup
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching
 from fdgjax.methods import METHODS
+from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.parts.hyper import ClientHyper, learning_rate_factor
 from fdgjax.methods.parts.pseudo_labelled import PseudoLabelConfig, on_pseudo_labels
+from fdgjax.methods.parts.sharing import Share
 from fdgjax.utils.errors import UserError
 from tests.engine.plain import PlainRound
 from tests.marks import mostly_slow
@@ -151,7 +153,8 @@ def test_the_server_completes_the_global_model_with_its_own_batch_norm() -> None
     assert not np.allclose(
         flat(state.clients.local["batch_stats"]), flat(jax.tree.map(lambda x: jnp.repeat(x, 4, 0), own))
     )
-    mean = build("ssfl", case.federation, "norm", unseen="mean").unseen(state.server, state.clients)
+    rows = Extended(state.clients, Share(jnp.ones(4), jnp.ones(4, bool)))
+    mean = build("ssfl", case.federation, "norm", unseen="mean").unseen(state.server, rows)
     close(mean["batch_stats"], jax.tree.map(lambda x: x.mean(0, keepdims=True), state.clients.local["batch_stats"]))
 
 

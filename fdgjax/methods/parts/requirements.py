@@ -42,14 +42,15 @@ class Need(NamedTuple):
     """A part that a method is made for: without it, the method is another one, or does not work.
 
     lack: what it was given instead, in words. met: whether the part is there. remedy: what to give it, in words.
-    unit: an entry of `fdgjax.models.UNITS` that has the part, used if the network lacks it and `config.model.unit` is
-      empty; '' for none.
+    unit, head: entries of `fdgjax.models.UNITS` and `HEADS` that have the part, used if the network lacks it and
+      `config.model.unit`, or `head`, is empty; '' for none.
     """
 
     lack: str
     met: Callable[[Given], bool]
     remedy: str
     unit: str = ""
+    head: str = ""
 
 
 def check_needs(name: str, needs: Iterable[Need], given: Given) -> None:
@@ -111,6 +112,7 @@ PREDICTOR = Need(
         given.hyper.part not in ("byol", "simsiam") or "prediction" in output_shapes(given.model, given.sample).extra
     ),
     "one: leave config.model.head empty, or set prediction",
+    head="prediction",
 )
 IMAGES = Need(
     "samples that are no images",

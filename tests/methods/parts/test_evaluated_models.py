@@ -45,5 +45,14 @@ def test_a_client_alone_is_what_it_trained() -> None:
     close(predictions(judged, judged.advance(2)), predictions(local, local.advance(2)))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fedbyol", "fedmoco", "fedema"])
+def test_what_a_target_follows_is_judged_and_not_the_target(name: str) -> None:
+    """The server's model is what the only client trained; target and queue predict nothing."""
+    method, federation = build(name, toy_federation((8,))), toy_federation((8,))
+    received, trained = (make_case(kind(method), federation, WHOLE) for kind in (as_received, as_trained))
+    close(predictions(trained, trained.advance(1)), predictions(received, received.advance(1)))
+
+
 def test_both_ways_are_enrolled() -> None:
     assert dict(CLIENT_MODELS) == {"received": as_received, "trained": as_trained}

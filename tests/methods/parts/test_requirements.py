@@ -2,6 +2,8 @@
 
 import dataclasses
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import flax.linen as nn
@@ -40,20 +42,25 @@ class Bare(nn.Module):
         return nn.Dense(self.classes)(x.reshape(len(x), -1))
 
 
-def fitted(method: str, clients: int = 5, domains: int = 5, **model: Any) -> Any:
+def fitted(
+    method: str, hyper: Mapping[str, Any] = MappingProxyType({}), clients: int = 5, domains: int = 5, **model: Any
+) -> Any:
     config = make_config(method)
-    config.update({"model": model, "client_axis": "map"})
+    config.update({"model": model, "method": dict(hyper), "client_axis": "map"})
     return fit_model(read_config(config), METHODS[method], DIGITS, None, None, clients, domains)
 
 
 @pytest.mark.parametrize(("name", "need"), NEEDS, ids=lambda case: getattr(case, "lack", case))
 def test_what_a_method_lacks_is_refused_in_one_line(name: str, need: Need) -> None:
-    hyper = METHODS[name].hyper(name=name, **({"gap": "accuracy"} if need is LOSSES else {}))
+    more = {"gap": "accuracy"} if need is LOSSES else {}
+    more |= {"part": "byol"} if need is requirements.PREDICTOR and name != "fedsimsiam" else {}
+    hyper = METHODS[name].hyper(name=name, **more)
     with pytest.raises(UserError, match=f"method '{name}' got {need.lack}; expected") as error:
         check_needs(name, [need], Given(hyper, as_model(Bare(), IMAGE), IMAGE, 1, 1, 1, inputs=(5,), numeric=True))
     assert "\n" not in str(error.value)
     norm = "norm" if need is requirements.BATCH_NORM else "dense"
-    check_needs(name, [need], Given(hyper, tiny_model(norm, name), IMAGE, 2, 2, 2, inputs=IMAGE))
+    made_for = "fedbyol" if need is requirements.PREDICTOR else name
+    check_needs(name, [need], Given(hyper, tiny_model(norm, made_for), IMAGE, 2, 2, 2, inputs=IMAGE))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -73,6 +80,23 @@ def test_fedbn_chooses_batch_norm_where_the_network_has_none_and_says_so(caplog:
         assert fitted("fedbn", name="resnet10", width=0.1)[0].unit == ""
         assert fitted("fedavg", name="digits_cnn")[0].unit == ""
         assert not caplog.text
+
+
+@pytest.mark.parametrize("name", ["fedgala", "fedsimclr"])
+def test_a_loss_with_a_predictor_gets_a_head_that_has_one_and_says_so(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "fdgjax"):
+        assert fitted(name, width=0.02)[0].head == fitted(name, {"part": "moco"}, width=0.02)[0].head == "projection"
+        assert not caplog.text
+        assert fitted(name, {"part": "byol"}, width=0.02)[0].head == "prediction"
+        assert f"{name} needs what digits_cnn lacks, so that its head is model.head=prediction" in caplog.text
+    assert fitted(name, {"part": "simsiam"}, head="simsiam", width=0.02)[0].head == "simsiam"
+    with pytest.raises(
+        UserError, match=r"without a predictor.*leave config.model.head empty, or set prediction"
+    ) as told:
+        fitted(name, {"part": "simsiam"}, head="projection", width=0.02)
+    assert "\n" not in str(told.value)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from fdgjax.contract import PyTree
 from tests.toys import FULL_LENGTHS, build, close, flat, make_case, make_plan, row, toy_federation
 
-MODELS = {"gperxan": "dense", "fdse": "dense", "fedbn": "norm", "fedbyol": "dense"}
+MODELS = {"gperxan": "dense", "fdse": "dense", "fedbn": "norm", "ssfl": "norm", "fedbyol": "dense"}
 FEW = make_plan("map", per_round=2)
 
 
@@ -18,12 +18,14 @@ def spread_out(kept: PyTree, seed: int) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.asarray(rng.uniform(0.5, 1.5, leaf.shape), jnp.float32), kept)
 
 
-@pytest.mark.parametrize(("name", "shares"), [("gperxan", FULL_LENGTHS), ("fedbn", (1,) * 4), ("fdse", (1,) * 4)])
+@pytest.mark.parametrize(
+    ("name", "shares"), [("gperxan", FULL_LENGTHS), ("fedbn", (1,) * 4), ("fdse", (1,) * 4), ("ssfl", (1,) * 4)]
+)
 @pytest.mark.parametrize("trained", [(True,) * 4, (False, True, False, True), (False,) * 4])
 def test_the_mean_is_of_those_that_have_trained(name: str, shares: tuple[int, ...], trained: tuple[bool, ...]) -> None:
     """gPerXAN's by samples, as in its official code; before the first round of all."""
     federation = toy_federation(FULL_LENGTHS)
-    method = build(name, federation, MODELS[name])
+    method = build(name, federation, MODELS[name], unseen="mean")
     server, clients = jax.jit(method.init)(jax.random.key(0), federation)
     own = spread_out(clients.base, 1)
     clients = clients._replace(base=own, more=clients.more._replace(trained=jnp.asarray(trained)))
