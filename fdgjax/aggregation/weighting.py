@@ -2,15 +2,21 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fdgjax.contract import PyTree
+from fdgjax.utils.errors import UserError
 
 
 def normalise_weights(weights: PyTree | None, clients: int) -> PyTree:
     """Weights `[clients]` (or a prefix tree of them) divided by their sum; uniform for None.
 
     Weights that are all zero stay zero, so that where no client counts the sum is zero.
+
+    Raises:
+      UserError: like `check_weights`.
     """
+    check_weights(weights, clients)
     if weights is None:
         weights = jnp.ones(clients, jnp.float32)
 
@@ -20,6 +26,17 @@ def normalise_weights(weights: PyTree | None, clients: int) -> PyTree:
         return w / jnp.where(total == 0, 1, total)
 
     return jax.tree.map(to_one, weights)
+
+
+def check_weights(weights: PyTree | None, clients: int) -> None:
+    """Raises a `UserError` for weights that are not one number for each client."""
+    wrong = [np.shape(w) for w in jax.tree.leaves(weights) if np.shape(w) != (clients,)]
+    # Updates without leaves do not say how many clients there are.
+    if clients and wrong:
+        raise UserError(
+            f"a rule got weights of shape {list(wrong[0])} for {clients} clients; expected None, or an array "
+            f"[{clients}], such as numpy.asarray([1.0, 2.0, ...])"
+        )
 
 
 # Jitted even where the caller is not: JAX would compile `cond` anew in each call.
