@@ -1,5 +1,7 @@
 """Weights that sum to one, and weighted sums over the client axis, for all rules."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,10 +41,16 @@ def check_weights(weights: PyTree | None, clients: int) -> None:
         )
 
 
+def in_dtype(sums: jax.Array, dtype: Any) -> jax.Array:
+    """Float32 sums in the dtype of what was summed. Integers, such as a network's count of its steps, are rounded: a
+    mean of equal ones may come out just below them."""
+    return (jnp.round(sums) if jnp.issubdtype(dtype, jnp.integer) else sums).astype(dtype)
+
+
 # Jitted even where the caller is not: JAX would compile `cond` anew in each call.
 @jax.jit
 def weighted_sum(updates: PyTree, coefficients: PyTree) -> PyTree:
-    """`sum_i c_i u_i` for each leaf, summed in float32 and returned in the leaf's dtype.
+    """`sum_i c_i u_i` for each leaf, summed in float32 and returned in the leaf's dtype (see `in_dtype`).
 
     A client with coefficient zero has no effect whatever it sent, infinities and NaN included.
     """
@@ -61,7 +69,7 @@ def weighted_sum(updates: PyTree, coefficients: PyTree) -> PyTree:
     sums = jax.lax.cond(
         finite, lambda: sums, lambda: jax.tree.map(total, jax.tree.map(visible, updates, per_leaf), per_leaf)
     )
-    return jax.tree.map(lambda s, u: s.astype(u.dtype), sums, updates)
+    return jax.tree.map(lambda s, u: in_dtype(s, u.dtype), sums, updates)
 
 
 def per_row(values: jax.Array, ndim: int) -> jax.Array:
