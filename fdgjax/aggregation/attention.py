@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from fdgjax.aggregation.distances import counting_clients
 from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.updates import gram, scale_rows, sum_over_leaves
-from fdgjax.aggregation.weighting import client_count, keep_rows
+from fdgjax.aggregation.weighting import client_count, in_dtype, keep_rows
 from fdgjax.contract import PyTree
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -69,4 +69,4 @@ def attention_cosines(products: jax.Array) -> jax.Array:
 
 def mixed_leaf(weights: jax.Array, leaf: jax.Array) -> jax.Array:
     """`sum_j A_ij p_j`, summed in float32 and returned in the leaf's dtype."""
-    return jnp.tensordot(weights, leaf.astype(jnp.float32), axes=1).astype(leaf.dtype)
+    return in_dtype(jnp.tensordot(weights, leaf.astype(jnp.float32), axes=1), leaf.dtype)

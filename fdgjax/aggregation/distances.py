@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.aggregation.updates import Pairs, Updates, power_of_two
+from fdgjax.aggregation.weighting import check_weights
 from fdgjax.contract import PyTree
 
 RESOLUTION = 1e-6
@@ -17,7 +18,11 @@ def counting_clients(weights: PyTree | None, clients: int) -> jax.Array:
     """Which clients count, bool `[clients]`: those whose weight is positive, in every leaf where weights are a tree.
 
     The size of a weight has no effect, as a hostile client would claim many samples.
+
+    Raises:
+      UserError: like `check_weights`.
     """
+    check_weights(weights, clients)
     if weights is None:
         return jnp.ones(clients, bool)
     return jnp.all(jnp.stack([jnp.asarray(w) > 0 for w in jax.tree.leaves(weights)]), axis=0)

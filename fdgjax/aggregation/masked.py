@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.lists import accepting_lists
-from fdgjax.aggregation.weighting import client_count, normalise_weights, per_row
+from fdgjax.aggregation.weighting import client_count, in_dtype, normalise_weights, per_row
 from fdgjax.contract import PyTree
 
 
@@ -29,6 +29,6 @@ def masked_update_mean(updates: PyTree, masks: PyTree, weights: PyTree | None = 
         counted = jnp.where(mask, per_row(share, u.ndim), 0)
         total = jnp.sum(counted, axis=0)
         seen = jnp.where(counted == 0, 0, counted * u.astype(jnp.float32))
-        return (jnp.sum(seen, axis=0) / jnp.where(total == 0, 1, total)).astype(u.dtype)
+        return in_dtype(jnp.sum(seen, axis=0) / jnp.where(total == 0, 1, total), u.dtype)
 
     return jax.tree.map(one, updates, masks, jax.tree.broadcast(shares, updates)), shares

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from fdgjax.aggregation.distances import counting_clients
 from fdgjax.aggregation.lists import accepting_lists
 from fdgjax.aggregation.updates import rows
-from fdgjax.aggregation.weighting import client_count
+from fdgjax.aggregation.weighting import client_count, in_dtype
 from fdgjax.contract import PyTree
 
 
@@ -66,7 +66,7 @@ def without_ends(updates: PyTree, counts: jax.Array, trim: int) -> tuple[PyTree,
         values = rows(leaf)
         stay = kept(values)
         centre = jnp.sum(jnp.where(stay, share * values, 0), axis=0)
-        return centre.reshape(leaf.shape[1:]).astype(leaf.dtype), share * jnp.sum(stay, axis=1, dtype=jnp.float32)
+        return in_dtype(centre.reshape(leaf.shape[1:]), leaf.dtype), share * jnp.sum(stay, axis=1, dtype=jnp.float32)
 
     leaves, treedef = jax.tree.flatten(updates)
     centres, used = zip(*map(one, leaves), strict=True)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.aggregation.weighting import client_count, per_row, weighted_sum
+from fdgjax.aggregation.weighting import client_count, in_dtype, per_row, weighted_sum
 from fdgjax.contract import PyTree
 
 
@@ -126,8 +126,9 @@ def gram(updates: PyTree) -> jax.Array:
 
 def scale_rows(leaf: jax.Array, coefficients: jax.Array) -> jax.Array:
     """`c_i u_i`; a client with coefficient zero is invisible whatever it sent."""
-    column = per_row(coefficients, leaf.ndim).astype(leaf.dtype)
-    return jnp.where(column == 0, jnp.zeros_like(leaf), column * leaf)
+    dtype = jnp.float32 if jnp.issubdtype(leaf.dtype, jnp.integer) else leaf.dtype
+    column = per_row(coefficients, leaf.ndim).astype(dtype)
+    return jnp.where(column == 0, jnp.zeros_like(leaf), in_dtype(column * leaf.astype(dtype), leaf.dtype))
 
 
 def sum_over_leaves(tree: PyTree) -> jax.Array:

@@ -19,8 +19,9 @@ class Undecided(Exception):
 class TracedNumber:
     """A hyperparameter that has a value for each member of a family.
 
-    In arithmetic it is a traced scalar, weakly typed as a Python float is. In Python's control flow (`if h.clip`,
-    `h.decay != 1`) it gives the outcome on which all members agree.
+    In arithmetic it is a traced scalar, weakly typed as a Python float is; functions of JAX such as `jnp.where` refuse
+    it, and take `jnp.asarray(h.ema)`. In Python's control flow (`if h.clip`, `h.decay != 1`) it gives the outcome on
+    which all members agree.
 
     Raises:
       Undecided: they do not agree, or a Python float is asked for and they have different ones.

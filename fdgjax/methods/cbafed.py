@@ -122,7 +122,7 @@ def shares_of(counts: jax.Array) -> jax.Array:
 
 def class_thresholds(shares: jax.Array, h: CBAFed) -> jax.Array:
     """t `[classes]`; std(s) is the sample standard deviation (divisor K - 1)."""
-    return jnp.minimum(h.threshold + shares - jnp.std(shares, ddof=1), h.upper)
+    return jnp.minimum(h.threshold + shares - jnp.std(shares, ddof=1), jnp.asarray(h.upper))
 
 
 def balanced_labels(model: Model, h: CBAFed) -> Callable[[Context, Samples], Prepared]:
@@ -158,7 +158,7 @@ def connected(server: Extended, h: CBAFed, round_: jax.Array) -> Extended:
     """The residual connection, in every R-th round; round 0 only stores w, as there is no former model yet."""
     average, balance = server
     kept = round_ % h.period == 0
-    share = jnp.where(kept & (round_ > 0), h.residual, 1.0)
+    share = jnp.where(kept & (round_ > 0), jnp.asarray(h.residual), 1.0)
     mix = lambda new, old: share * new + (1 - share) * old  # noqa: E731
     variables = jax.tree.map(mix, average.variables, balance.former)
     former = jax.tree.map(lambda new, old: jnp.where(kept, new, old), variables, balance.former)

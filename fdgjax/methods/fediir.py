@@ -104,7 +104,7 @@ def fediir(setup: Setup, h: FedIIR) -> Method:
     def aggregate(server: Extended, clients: PyTree, messages: Extended, weights: jax.Array) -> tuple[Extended, PyTree]:
         average, info = extended.aggregate(server, clients, messages, weights)
         now = weighted_sum(messages.more, normalise_weights(weights, len(weights)))
-        beta = jnp.where(jnp.any(weights > 0), h.ema, 1.0)
+        beta = jnp.where(jnp.any(weights > 0), jnp.asarray(h.ema), 1.0)
         return Extended(average, jax.tree.map(lambda g, one: beta * g + (1 - beta) * one, server.more, now)), info
 
     def update(server: Extended, clients: PyTree, step: Extended, server_step: ServerStep) -> tuple[Extended, PyTree]:

@@ -26,7 +26,8 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.methods.parts.requirements import CLASSES, RANDOM_REPRESENTATION
-from fdgjax.methods.parts.sharing import everything_shared
+from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.sharing import ClientVariables, everything_shared
 from fdgjax.objectives import gaussian_divergence, mean_cross_entropy, mean_length, mean_squared_length
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.utils.registry import lookup
@@ -68,7 +69,13 @@ def fedsr(setup: Setup, h: FedSR) -> Method:
       UserError: an unknown value in `h`.
     """
     label = lookup("references", h.references, REFERENCES)
-    return fedavg(setup, h, objective=simple_representation(setup.model, h), label=label)
+    base = fedavg(setup, h, objective=simple_representation(setup.model, h), label=label)
+
+    def unseen(server: ServerState, clients: ClientVariables) -> Variables:
+        return base.unseen(server, jax.tree.map(lambda leaf: leaf[:1], clients))
+
+    # References that stay with the clients have no effect on predictions, so that there is one model for all.
+    return base._replace(unseen=unseen, trained=None)
 
 
 def simple_representation(model: Model, h: FedSR) -> Objective:

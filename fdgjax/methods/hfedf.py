@@ -101,7 +101,7 @@ def smooth(new: HyperWeights, smoothed: HyperWeights, h: HFedF, server_step: Ser
 
     The smoothed state is also the one that training continues from, so `smoothed` is the state before the step.
     """
-    share = jnp.where(server_step.round > h.warmup, h.ema, 1.0).astype(jnp.float32)
+    share = jnp.where(server_step.round > h.warmup, jnp.asarray(h.ema), 1.0).astype(jnp.float32)
     return jax.tree.map(lambda a, b: share * a + (1 - share) * b, new, smoothed)
 
 

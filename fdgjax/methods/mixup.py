@@ -48,7 +48,7 @@ def mixup(setup: Setup, h: Mixup) -> Method:
         pair_key, share_key, apply_key = jax.random.split(key, 3)
         own = members(batch, setup.domains)
         other = partners(pair_key, own)
-        draws = jax.random.beta(share_key, h.alpha, h.alpha, (setup.domains,))
+        draws = jax.random.beta(share_key, jnp.asarray(h.alpha), jnp.asarray(h.alpha), (setup.domains,))
         share = jnp.sum(own * draws[None, :], axis=1)
         output, changed = setup.model.apply(variables, mixed_images(batch.inputs, share, other), True, apply_key)
         theirs = batch._replace(labels=batch.labels[other])

@@ -108,7 +108,7 @@ def tell(key: jax.Array, batch: Batch, context: Context, h: StableFDG) -> tuple[
     """What the network is told of a minibatch, and the minibatch with the copies, whose images are left out."""
     copy_key, coin_key, share_key, bits_key, order_key, mix_key = jax.random.split(key, 6)
     size = len(batch.labels)
-    explore = jax.random.bernoulli(coin_key, h.probability, (PLACES,))
+    explore = jax.random.bernoulli(coin_key, jnp.asarray(h.probability), (PLACES,))
     copies = h.copies * size if h.probability else 0
     # A partial minibatch has copies for its samples, not for its padding: they lie where its samples do in every block
     # of its length, as BatchNorm expects where it counts samples alone.
@@ -134,7 +134,7 @@ def tell(key: jax.Array, batch: Batch, context: Context, h: StableFDG) -> tuple[
         origin=origin,
         partner=classmates(labels, counted),
         counted=counted,
-        share=there & jax.random.bernoulli(share_key, h.probability),
+        share=there & jax.random.bernoulli(share_key, jnp.asarray(h.probability)),
         bits=jax.random.key_data(bits_key),
         other=other,
         explore=explore,

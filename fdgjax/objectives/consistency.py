@@ -121,7 +121,7 @@ def consistent(
         bare = {name: leaf for name, leaf in variables.items() if name != "carried"}
         loss, changed = objective(bare, batch, key, context)
         value, carried = of_layers(variables, changed, context.received)
-        applied = jnp.where(context.round >= first_round, strength, 0.0)
+        applied = jnp.where(context.round >= first_round, jnp.asarray(strength), 0.0)
         return loss + applied * value, {**changed, **carried}
 
     return with_consistency

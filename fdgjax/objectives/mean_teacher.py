@@ -22,7 +22,7 @@ def student_of(variables: Variables) -> Variables:
 def followed(teacher: Variables, params: Variables, decay: float) -> Variables:
     """`t <- a t + (1 - a) s`, a = min(n / (n + 1), decay) for the n-th student (from 0): a plain mean at
     first, then an exponential moving average."""
-    share = jnp.minimum(teacher["steps"] / (teacher["steps"] + 1), decay)
+    share = jnp.minimum(teacher["steps"] / (teacher["steps"] + 1), jnp.asarray(decay))
     nearer = jax.tree.map(lambda t, s: share * t + (1 - share) * s, teacher["params"], params)
     return {"params": nearer, "steps": teacher["steps"] + 1}
 

@@ -1,6 +1,7 @@
 """Cross-entropy on strong views, and on weak views mixed with other samples' (MixUp; Zhang et al., 2018)."""
 
 import jax
+import jax.numpy as jnp
 
 from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, Variables
 from fdgjax.data.augmentations.weak_strong import Views
@@ -34,7 +35,7 @@ def fixed_and_mixed(model: Model, views: Views, *, mix: float, alpha: float) -> 
             return loss, changed
         assert isinstance(batch.extra_batch, Batch), "the method has extra_batch=True"
         view_key, share_key, other_key, apply_key = jax.random.split(jax.random.fold_in(key, 2), 4)
-        share = jax.random.beta(share_key, alpha, alpha)
+        share = jax.random.beta(share_key, jnp.asarray(alpha), jnp.asarray(alpha))
         images, partners = views.weak(view_key, batch.inputs), views.weak(other_key, batch.extra_batch.inputs)
         mixed = share * images + (1 - share) * partners
         output, changed = model.apply({**variables, **changed}, mixed, True, apply_key)

@@ -82,3 +82,12 @@ def test_clients_that_differ_are_one_line(clients: list, said: str) -> None:
 def test_as_many_weights_as_clients() -> None:
     with pytest.raises(UserError, match="3 clients and another list of 2"):
         mean(CLIENTS, [1, 2])
+
+
+@pytest.mark.parametrize("rule", [mean, RULES["median"], FURTHER["attention"], FURTHER["masked"], FURTHER["partition"]])
+@pytest.mark.parametrize(
+    ("weights", "shape"), [(np.ones(2), "[2]"), ([1.0, 0.0, 2.0], "[]"), (np.ones((3, 1)), "[3, 1]")]
+)
+def test_weights_beside_a_stack_are_one_number_for_each_client(rule: Any, weights: Any, shape: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"weights of shape {shape} for 3 clients; expected None, or")):
+        rule(STACKED, weights)

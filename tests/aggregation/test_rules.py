@@ -176,6 +176,16 @@ def test_identical_clients_give_the_common_update(rule: Rule, seed: int, scale: 
     assert_close(update, common, scale=scale)
 
 
+@every_form
+@LAW
+@given(count=st.integers(0, 1000), weights=WEIGHTS)
+def test_a_count_that_all_clients_have_is_not_rounded_down(rule: Rule, count: int, weights: list[int]) -> None:
+    """Of integers, such as a network's count of its steps, the shares' rounding must leave nothing."""
+    counts = of_clients(lambda leaf: np.full_like(leaf, count, np.int32), draw(0))
+    update, _ = rule(counts, as_weights(weights))
+    chex.assert_trees_all_equal(update, of_clients(lambda leaf: leaf[0], counts))
+
+
 @every_rule
 @LAW
 @given(seed=SEEDS, weights=WEIGHTS)

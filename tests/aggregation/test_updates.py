@@ -19,7 +19,7 @@ from fdgjax.aggregation import (
     pulled_back,
     through_heads,
 )
-from fdgjax.aggregation.updates import cosines, cosines_to_sums, largest_magnitude, power_of_two
+from fdgjax.aggregation.updates import cosines, cosines_to_sums, largest_magnitude, power_of_two, scale_rows
 from tests.toys import close, flat
 
 CLIENTS = 4
@@ -302,3 +302,9 @@ def test_a_power_of_two_is_the_largest_below_and_has_an_exact_inverse(magnitude:
 def test_beyond_the_last_power_with_an_inverse_it_is_that(magnitude: float) -> None:
     power, inverse = power_of_two(jnp.float32(magnitude))
     assert (power, inverse) == (2.0**126, 2.0**-126)
+
+
+def test_a_share_of_an_integer_is_the_nearest_one() -> None:
+    scaled = scale_rows(jnp.asarray([7, 7, -7, 7], jnp.int32), jnp.asarray([0.9, 0.2, 0.9, 0.0]))
+    np.testing.assert_array_equal(scaled, [6, 1, -6, 0])
+    assert scaled.dtype == jnp.int32

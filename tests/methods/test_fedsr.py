@@ -8,9 +8,10 @@ import pytest
 from fdgjax.contract import Batch, Context, Setup
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedsr import OWN
+from fdgjax.methods.parts.evaluated_models import as_trained
 from fdgjax.utils.variables import flatten
 from tests.toy_models import IMAGE, tiny_model
-from tests.toys import CLIENTS, build, close, flat, make_case, make_plan, shared_case, small_hyper
+from tests.toys import CLIENTS, build, close, flat, make_case, make_plan, row, shared_case, small_hyper
 from tests.toys import toy_federation as federation
 
 pytestmark = pytest.mark.slow
@@ -68,3 +69,14 @@ def test_references_can_stay_with_the_clients() -> None:
     assert set(kept) == set(OWN)
     assert all(len(np.unique(flat(leaf)[:: leaf[0].size])) > 1 for leaf in kept.values())
     assert not set(OWN) & set(flatten(state.server.variables))
+
+
+def test_references_that_stay_leave_one_model_that_predicts() -> None:
+    case = make_case(as_trained(build("fedsr", federation(), references="local")))
+    state, shared = case.advance(1), set(flatten(case.method.init(jax.random.key(0), federation())[0].variables))
+    models = flatten(case.method.unseen(state.server, state.clients))
+    assert {len(leaf) for leaf in models.values()} == {1}
+    for client in case.everyone:
+        model = flatten(case.method.predict(state.server, row(state.clients, client)))
+        for path in shared:
+            np.testing.assert_array_equal(model[path], models[path][0])

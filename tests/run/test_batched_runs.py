@@ -117,13 +117,34 @@ def test_states_of_samples_are_refused_where_members_have_other_numbers_of_them(
         together(served, tmp_path)
 
 
+STRUCTURAL = {"atp": {"rate_share"}, "feddg": {"share"}, "rscfed": {"share"}}
+"""Numbers that count rounds, frequencies or clients, on which the structure of the program depends; so it does on the
+smallest crop of methods without labels."""
+
+
+def floats_to_search(h: Any) -> dict[str, tuple[float, float]]:
+    """Two values of each float of a method that a search varies, neither of which switches a term off."""
+    left_out, found = STRUCTURAL.get(h.name, set()) | {"smallest_crop"}, {}
+    for field in dataclasses.fields(h):
+        values = [one for one in field.metadata.get("search", ()) if isinstance(one, float) and one not in (0, 1)]
+        when = field.metadata.get("when")
+        if isinstance(field.default, float) and values and (when is None or when.applies(h)):
+            found[field.name] = (values[0], values[-1] if len(values) > 1 else values[0] / 2)
+    return {key: pair for key, pair in found.items() if key not in left_out}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_methods_learning_rate_may_be_an_argument(name: str, cache: Path) -> None:
-    first, other = two(cache, name, model="digits_cnn")
+def test_every_float_of_a_method_may_be_an_argument(name: str, cache: Path) -> None:
+    values = floats_to_search(small(cache, name).method)
+    first, other = (
+        member(cache, name, {key: pair[i] for key, pair in values.items()}, model="digits_cnn") for i in (0, 1)
+    )
     family = build(first, [other])
     state = state_shapes(family)
-    chex.assert_trees_all_equal_shapes_and_dtypes(jax.eval_shape(family.round, state, family.train)[0], state)
+    after, _ = jax.eval_shape(family.round, state, family.train)
+    chex.assert_trees_all_equal_shapes_and_dtypes(after, state)
+    jax.eval_shape(family.evaluation.observe, state, family.federation)
 
 
 @pytest.mark.slow
