@@ -31,7 +31,7 @@ from fdgjax.config.command_line import joined_words, parse
 from fdgjax.config.schema import Config, DataConfig
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import categories_of, of_texts
-from fdgjax.data.sources.loading import TABLE_DATA
+from fdgjax.data.sources.loading import FROM_FILES, TABLE_DATA
 from fdgjax.evaluation.probability_figures import names_in
 from fdgjax.utils.command import command, positive_number, seconds
 from fdgjax.utils.errors import UserError, check_library
@@ -170,7 +170,12 @@ OF_A_SIMULATION = ("target", "server", "excluded", "homogeneity", "label_skew", 
 
 def refuse_unused(asked: argparse.Namespace, words: Sequence[str], config: Config, table: bool) -> None:
     """Raises a `UserError` for an option or a key that says nothing of a deployment's parties, each of which has its
-    own samples."""
+    own samples, or for samples that no node reads."""
+    if not table and config.data.name not in FROM_FILES:
+        raise UserError(
+            f"config.data.name got '{config.data.name}', whose samples are arrays, but nodes read images or a table; "
+            "expected such as --config=METHOD:folder or --config=METHOD:table"
+        )
     given = {word.lstrip("-").partition("=")[0].removeprefix("config.data.") for word in words}
     for key in OF_A_SIMULATION:
         value, default = getattr(config.data, key), getattr(DataConfig(), key)

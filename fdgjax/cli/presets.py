@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from fdgjax.config.presets import PRESETS, PURPOSES, dataset_of
 from fdgjax.config.schema import Config
-from fdgjax.data.sources.loading import DATASETS
+from fdgjax.data.sources.loading import DATASETS, FROM_FILES
 from fdgjax.utils.command import command
 
 
@@ -31,8 +31,10 @@ def listing() -> Iterator[str]:
 
 
 def plainly(name: str) -> str:
-    """What the preset of a data set sets: its network and the size of its images."""
+    """What the preset of a data set sets: its network, and the size of its images, if it has some."""
     values, default = PRESETS.get(name, {}), Config()
     size = values.get("data", {}).get("image_size", default.data.image_size)
     network = values.get("model", {}).get("name", default.model.name)
+    if name not in FROM_FILES:
+        return network
     return f"{network}, {f'{size} pixels' if size else 'images as they are'}"

@@ -1,10 +1,10 @@
 """A run continued for more rounds: the same command with a larger `rounds` resumes the run in the folder.
 
 The result equals, bit for bit, that of a run that had the larger number from the start. Continuing is therefore allowed
-only if both runs compile to the same programs, which they do not where a schedule, such as a cosine over the rounds,
-depends on the number of rounds. The last round of a run is always evaluated; if the longer run would not have evaluated
-that round, its figures are removed from the records. The earlier summary is kept as `summary_N.json`, and
-`continued_from` in `config.json` and `summary.json` lists the earlier numbers of rounds.
+only if both runs compile to the same programs, which they do not where a schedule, such as a cosine over the rounds, or
+the noise of `privacy.epsilon` depends on the number of rounds. The last round of a run is always evaluated; if the
+longer run would not have evaluated that round, its figures are removed from the records. The earlier summary is kept as
+`summary_N.json`, and `continued_from` in `config.json` and `summary.json` lists the earlier numbers of rounds.
 """
 
 import dataclasses
@@ -43,7 +43,10 @@ def refuse_schedules(path: Path, experiment: Experiment, earlier: int) -> None:
     config = experiment.config
     if programs(experiment) != programs(build(dataclasses.replace(config, rounds=earlier))):
         schedule = getattr(config.method, "client_schedule", "constant")
-        of_what = f"'{config.method.name}'" + ("" if schedule == "constant" else f" with client_schedule={schedule}")
+        settings = [f"client_schedule={schedule}"] * (schedule != "constant")
+        # Its noise follows from the number of rounds.
+        settings += [f"privacy.epsilon={config.privacy.epsilon:g}"] * bool(config.privacy.epsilon)
+        of_what = f"'{config.method.name}'" + (f" with {' and '.join(settings)}" if settings else "")
         raise UserError(
             f"workdir {path} holds {earlier} rounds of {of_what}, each of which depends on their number, and "
             f"config.rounds is {config.rounds} here; expected {earlier}; choose another folder to begin again"

@@ -171,6 +171,10 @@ def test_what_cannot_be_deployed_leaves_no_folder(asked: list[str], tmp_path: Pa
         (["--columns=age,sex"], "--columns got 'age,sex', but 'folder' has no tables; expected none"),
         (["--table=own.csv"], "--table got 'own.csv', but 'folder' has no tables"),
         (["--images=own"], "--images got 'own', but 'fedavg' trains at the clients alone, which needs none"),
+        (
+            ["--config.data.name=arrays"],
+            "config.data.name got 'arrays', whose samples are arrays, but nodes read images",
+        ),
         (["--clients=5"], "--clients got 5 and config.data.clients 3; expected the number of parties once"),
     ],
 )

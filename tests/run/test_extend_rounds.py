@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from fdgjax.config import Config
+from fdgjax.config.schema import PrivacyConfig
 from fdgjax.evaluation.metrics import is_evaluated
 from fdgjax.experiments import build
 from fdgjax.methods import METHODS
@@ -117,6 +118,19 @@ def test_a_schedule_over_the_rounds_is_one_line_and_changes_nothing(
     assert "\n" not in str(error.value)
     assert "expected 1; choose another folder" in str(error.value)
     assert records_of(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_noise_that_follows_from_the_number_of_rounds_is_one_line(cache: Path, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    plain = small(cache, rounds=1)
+    uniform = dataclasses.replace(plain.method, weighting="uniform")
+    with_epsilon = dataclasses.replace(
+        plain, method=uniform, privacy=PrivacyConfig(unit="sample", epsilon=10.0, delta=1e-4)
+    )
+    whole(with_epsilon, tmp_path)
+    with pytest.raises(UserError, match=r"of 'fedavg' with privacy.epsilon=10, each of which depends on their number"):
+        whole(of_rounds(with_epsilon, 2), tmp_path)
 
 
 @pytest.mark.slow
