@@ -197,13 +197,12 @@ def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
 
 def outputs_of(classifier: Classifier) -> Callable[[jax.Array], list[Output]]:
     """The function of stored samples -> each model's output."""
-    whole, key = classifier.outline.whole, jax.random.key(0)  # evaluation draws no random numbers
-    encoding = classifier.encoding
+    whole, encoding = classifier.outline.whole, classifier.encoding
 
     def apply(samples: jax.Array) -> list[Output]:
         inputs = as_inputs(samples, encoding)
         return [
-            whole.apply(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), classifier.models), inputs, False, key)[0]
+            whole.evaluate(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), classifier.models), inputs)
             for i in range(len(jax.tree.leaves(classifier.models)[0]))
         ]
 

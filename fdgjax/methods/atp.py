@@ -190,12 +190,11 @@ def is_moment(path: str) -> bool:
 
 def unsupervised_step(model: Model, variables: Variables, batch: Batch) -> Variables:
     """`h` of a batch for each array that has a rate; 0 for statistics of layers other than BatchNorm."""
-    key = jax.random.key(0)  # in evaluation nothing is drawn from it
 
     def uncertainty(params: PyTree) -> tuple[jax.Array, dict[str, tuple[jax.Array, jax.Array]]]:
         found: dict[str, tuple[jax.Array, jax.Array]] = {}
         with recording_moments(found, batch.mask):
-            output, _ = model.apply({**variables, "params": params}, batch.inputs, False, key)
+            output = model.evaluate({**variables, "params": params}, batch.inputs)
         return masked_mean(entropies(output.logits), batch.mask), found
 
     gradient, found = jax.grad(uncertainty, has_aux=True)(variables["params"])
@@ -221,13 +220,12 @@ def moved(variables: Variables, rates: Variables, step: Variables) -> Variables:
 def trained_rates(model: Model, variables: Variables, batch: Batch, h: ATP) -> tuple[jax.Array, Variables]:
     """The cross-entropy of the model adapted to a labelled batch, and the rates after a step along its gradient over
     them; neither has a gradient over the model."""
-    key = jax.random.key(0)  # in evaluation nothing is drawn from it
     variables = jax.lax.stop_gradient(variables)
     network, rates = of_network(variables), variables[RATES]
     step = unsupervised_step(model, network, batch)
 
     def loss_of(rates: Variables) -> jax.Array:
-        output, _ = model.apply(moved(network, rates, step), batch.inputs, False, key)
+        output = model.evaluate(moved(network, rates, step), batch.inputs)
         return mean_cross_entropy(output.logits, batch)
 
     norm = lookup("rate_norm", h.rate_norm, NORMS)

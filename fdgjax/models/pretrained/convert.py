@@ -17,7 +17,6 @@ from fdgjax.models.pretrained.hosted_weights import check_network
 from fdgjax.models.pretrained.weight_files import read_tensors
 from fdgjax.models.pretrained.weight_names import LEAVES, PRETRAINED, Shape, WeightPattern
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten, module_of, unflatten
 
 HEADS = ("gaussian", "projector", "highlighter", "adapter")
@@ -89,7 +88,7 @@ def starting_from(weights: WeightFile, model: Model) -> Model:
       UserError: a tensor that is missing, surplus or of another shape, with numbers that are not finite or variances
         below zero; the first one is named.
     """
-    return with_values(model, convert(weights, jax.eval_shape(model.init, any_key())))
+    return with_values(model, convert(weights, model.shapes()))
 
 
 def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:
