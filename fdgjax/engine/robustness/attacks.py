@@ -11,8 +11,8 @@ from fdgjax.aggregation.updates import row_norms
 from fdgjax.aggregation.weighting import keep_rows, per_row
 from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, PyTree, Variables
 from fdgjax.data.federation import Federation
+from fdgjax.engine.dependence import depends
 from fdgjax.engine.local import Batching, training_batch
-from fdgjax.engine.privacy.leakage import depends
 from fdgjax.engine.traffic import traffic
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
