@@ -122,7 +122,7 @@ def atp(setup: Setup, h: ATP) -> Method:
     def update(server: ServerState, clients: PyTree, step: PyTree, server_step: ServerStep) -> tuple[PyTree, PyTree]:
         moved, rows = base.update(server, clients, step, server_step)
         # A server's optimiser with momentum moves without a gradient.
-        params, state = held(
+        params, state = optax.tree.where(
             server_step.round >= first,
             (server.variables["params"], server.optimizer),
             (moved.variables["params"], moved.optimizer),
@@ -156,11 +156,6 @@ def besides_params(variables: Variables) -> Variables:
     return {name: tree for name, tree in variables.items() if name != "params"}
 
 
-def held(fixed: jax.Array, old: PyTree, new: PyTree) -> PyTree:
-    """The old tree where it is fixed, else the new one."""
-    return jax.tree.map(lambda before, after: jnp.where(fixed, before, after), old, new)
-
-
 def held_from(optimizer: optax.GradientTransformation, first: int) -> optax.GradientTransformationExtraArgs:
     """The optimiser until round `first`, from which neither parameters nor its state move: weight decay and momentum
     would move them without a gradient."""
@@ -169,9 +164,9 @@ def held_from(optimizer: optax.GradientTransformation, first: int) -> optax.Grad
     def update(
         updates: PyTree, state: PyTree, params: PyTree | None = None, *, round: jax.Array, **others: Any
     ) -> tuple[PyTree, PyTree]:
-        nothing = jax.tree.map(jnp.zeros_like, updates)
+        nothing = optax.tree.zeros_like(updates)
         moves, after = flexible.update(updates, state, params, round=round, **others)
-        still: tuple[PyTree, PyTree] = held(round >= first, (nothing, state), (moves, after))
+        still: tuple[PyTree, PyTree] = optax.tree.where(round >= first, (nothing, state), (moves, after))
         return still
 
     return optax.GradientTransformationExtraArgs(optimizer.init, update)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from fdgjax.aggregation.updates import row_norms
 from fdgjax.aggregation.weighting import keep_rows, per_row
@@ -260,7 +261,7 @@ def poisoned(attack: Attack, objective: Objective, hostile: jax.Array) -> Object
 
     def on_poison(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         changed = changed_of(batch)
-        mixed = jax.tree.map(lambda new, old: jnp.where(hostile, new, old), changed, batch)
+        mixed = optax.tree.where(hostile, changed, batch)
         return objective(variables, mixed, key, context)
 
     return on_poison
