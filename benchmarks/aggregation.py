@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
 
 def program(name: str, model: Model, clients: int) -> Program:
     """A contender by its name."""
-    shapes = jax.eval_shape(model.init, jax.random.key(0))["params"]
+    shapes = model.shapes()["params"]
     if name in METHODS:
         return server_step(name, model, clients)
     rule, _, scope = name.partition(":")
@@ -76,7 +76,7 @@ def server_step(name: str, model: Model, clients: int) -> Program:
     method = METHODS[name].build(Setup(model, clients, 200), METHODS[name].hyper())
     ids: Any = Ids(jnp.arange(clients))
     server, rows = jax.jit(lambda key: method.init(key, ids))(jax.random.key(0))
-    messages = normal_like(jax.eval_shape(model.init, jax.random.key(0))["params"], clients)
+    messages = normal_like(model.shapes()["params"], clients)
 
     def step(server: PyTree, rows: PyTree, messages: PyTree, weights: jax.Array) -> PyTree:
         gradient, _ = method.aggregate(server, rows, messages, weights)

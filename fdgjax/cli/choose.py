@@ -23,7 +23,7 @@ from ml_collections import ConfigDict
 from fdgjax.cli.subcommands import files_of_with
 from fdgjax.cli.sweep import planned
 from fdgjax.config import DataConfig, read_config
-from fdgjax.config.command_line import is_override, set_keys
+from fdgjax.config.command_line import is_override, overrides_in, set_keys
 from fdgjax.config.presets import PRESETS
 from fdgjax.evaluation.best_set import SCORES
 from fdgjax.evaluation.figure_kinds import figure_kind
@@ -40,7 +40,7 @@ from fdgjax.sweeps.choice import no_choice, read_choice
 from fdgjax.sweeps.choice_record import CHOICE, kept_choice, write_choice
 from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, run_name, trained_config
 from fdgjax.sweeps.grid import base_configs, figures_of, split
-from fdgjax.sweeps.options import add_common, selected_cells, single_values
+from fdgjax.sweeps.options import add_cells, single_values, sweep_of
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.status import failure_of
 from fdgjax.sweeps.work import Sweep, begin, stopped_sweep, unfinished, work_on_cells
@@ -67,10 +67,7 @@ def parser() -> argparse.ArgumentParser:
     what = "of each run's summary: an accuracy, loss or ece, ood_auroc and the like; else ood_accuracy, or ood_rmse"
     add("--figure", default="", metavar="KEY", help=what)
     add("--train", action="store_true", help="then trains the recommended method on all domains")
-    add_common(made)
-    add("--dry-run", action="store_true", help="lists the runs and trains nothing")
-    add("--together", type=positive_number, default=LARGEST, metavar="N", help=f"runs as one program ({LARGEST})")
-    made.set_defaults(only=[], devices=None)
+    add_cells(made, LARGEST)
     return made
 
 
@@ -91,9 +88,8 @@ def main(argv: Sequence[str]) -> int:
       The exit status: 0 when the choice is made, 1 when runs are left or none succeeded, 2 for a mistake in the input,
       128 + signal number when stopped by one, and 3 when time ran out.
     """
-    overrides = [word for word in argv[1:] if is_override(word)]
-    args = parser().parse_args([word for word in argv[1:] if word not in overrides])
-    words = [*(word.lstrip("-").removeprefix("config.") for word in overrides), *single_values(args.set)]
+    args = parser().parse_args([word for word in argv[1:] if not is_override(word)])
+    words = [*overrides_in(argv[1:]), *single_values(args.set)]
     asked = read_asked(args, words, argv[1:])
     if args.dry_run:
         unfit = [f"  left out, {name}: {why}" for name, why in asked.choosing.unfit.items()]
@@ -126,8 +122,7 @@ def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[st
     configs = [with_keys(config, args, words) for config in base_configs(args.config, chosen)]
     args.figure = figure_of(args, configs[0])
     choosing = choosing_of(configs, keys.get("data.target", ""), draws=args.search, only_fit=only_fit)
-    selected = selected_cells(cells_of(choosing), args)
-    sweep = Sweep(selected.share, selected.shown, args.out, {}, args.jobs, args.together)
+    sweep = sweep_of(cells_of(choosing), args)
     if args.train:
         for candidate in choosing.candidates:
             read_config(trained_config(candidate.config, choosing.target))

@@ -18,14 +18,14 @@ from ml_collections import ConfigDict
 
 from fdgjax.api.contributions import as_json, read_contributions
 from fdgjax.cli.sweep import begin, planned
-from fdgjax.config.command_line import check_words, is_override, set_keys
+from fdgjax.config.command_line import check_words, is_override, overrides_in, set_keys
 from fdgjax.report.contributions import contributions_markdown, contributions_picture
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.coalitions import EXACT, ORDERS, Coalitions, coalitions_of
 from fdgjax.sweeps.grid import base_configs
-from fdgjax.sweeps.options import add_common, selected_cells, single_values
+from fdgjax.sweeps.options import add_cells, single_values, sweep_of
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.status import failure_of
 from fdgjax.sweeps.work import Sweep, stopped_sweep, unfinished, work_on_cells
@@ -58,10 +58,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"orders; else {ORDERS} of more than {EXACT} clients",
     )
-    add_common(made)
-    add("--dry-run", action="store_true", help="lists the runs and trains nothing")
-    add("--together", type=positive_number, default=LARGEST, metavar="N", help=f"runs as one program ({LARGEST})")
-    made.set_defaults(only=[], devices=None)
+    add_cells(made, LARGEST)
     return made
 
 
@@ -77,10 +74,9 @@ def main(argv: Sequence[str]) -> int:
     if others := [word for word in rest if not is_override(word)]:
         check_words(rest)
         raise UserError(f"contributions got '{others[0]}', which is no option; expected --config.KEY=VALUE; see --help")
-    words = [*(word.lstrip("-").removeprefix("config.") for word in rest), *single_values(args.set)]
+    words = [*overrides_in(rest), *single_values(args.set)]
     game = coalitions_of(config_of(args, words), args.orders)
-    selected = selected_cells(list(game.cells.values()), args)
-    sweep = Sweep(selected.share, selected.shown, args.out, {}, args.jobs, args.together)
+    sweep = sweep_of(list(game.cells.values()), args)
     if args.dry_run:
         print("\n".join(planned(sweep)))
         return 0
@@ -116,7 +112,7 @@ def end(game: Coalitions, sweep: Sweep, console: Console, stopped: bool) -> int:
     text = contributions_markdown(found)
     write_checked_json(sweep.out / "contributions.json", found)
     write_text(sweep.out / "contributions.md", text)
-    write_bytes(sweep.out / "contributions.png", contributions_picture(found, "png"))
+    write_bytes(sweep.out / "contributions.png", contributions_picture(found))
     console.say(text)
     console.say(f"contributions.md, contributions.json and contributions.png in {printable(sweep.out)}")
     return 0

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from fdgjax.cli.predict import add_run, chosen_of
 from fdgjax.deploy.finished_model import SUFFIX, open_model, refuse_deployment
-from fdgjax.inference.classifier import open_classifier
+from fdgjax.inference.classifier import BY_DEFAULT, open_classifier
 from fdgjax.inference.exporting import NAMES, check_out, export
-from fdgjax.inference.predictor import Chosen
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError, printable
 
@@ -35,11 +34,11 @@ def main(argv: Sequence[str]) -> int:
     check_out(args.out)
     chosen = chosen_of(args)._replace(guarded=args.guarded)
     if args.run.suffix == SUFFIX:
-        if chosen != Chosen():
+        if chosen != BY_DEFAULT:
             raise UserError(f"{args.run} holds a single model; expected no option but --out")
         export(open_model(args.run), args.run, args.out)
     else:
         refuse_deployment(args.run)
-        export(open_classifier(args.run, **chosen._asdict()), args.run, args.out)
+        export(open_classifier(args.run, chosen), args.run, args.out)
     print(f"{', '.join(NAMES)} in {printable(args.out)}")
     return 0

@@ -8,6 +8,7 @@ import jax
 from fdgjax.config import make_config, read_config
 from fdgjax.experiments import Experiment, build
 from fdgjax.methods import Entry
+from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import bytes_of
 
 NETWORK, WIDTH = "resnet10", 0.25
@@ -41,7 +42,7 @@ def facts(entries: Iterable[Entry]) -> Iterator[Facts]:
     for entry in entries:
         built = experiment_of(entry.name)
         clients = len(built.train.ids)
-        _, rows = jax.eval_shape(built.method.init, jax.eval_shape(lambda: jax.random.key(0)), built.train)
+        _, rows = jax.eval_shape(built.method.init, any_key(), built.train)
         up, down = (built.facts[f"bytes_{way}_per_round"] / clients / whole for way in ("up", "down"))
         yield Facts(
             name=entry.name,

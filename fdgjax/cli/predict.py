@@ -36,10 +36,10 @@ import numpy as np
 from fdgjax.deploy.finished_model import refuse_deployment
 from fdgjax.evaluation.conformal import prediction_sets
 from fdgjax.inference.adapting import OF_RUN, adapted_predictor
-from fdgjax.inference.classifier import UNSEEN
+from fdgjax.inference.classifier import UNSEEN, Chosen
 from fdgjax.inference.images import Predictions, predict_decoded
 from fdgjax.inference.new_samples import NewSamples, samples_at
-from fdgjax.inference.predictor import Chosen, Predictor, described, open_predictor
+from fdgjax.inference.predictor import Predictor, described, open_predictor
 from fdgjax.inference.program_use import SAMPLES
 from fdgjax.inference.safeguards import COVERAGE
 from fdgjax.utils.command import command, whole_number

@@ -24,7 +24,7 @@ from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.cells import Cell, Figures, own_specs, read_published, read_spec, spec_file
 from fdgjax.sweeps.comparison import write_tables
 from fdgjax.sweeps.grid import add_grid, grid
-from fdgjax.sweeps.options import PAPER, add_options, selected_cells, spanned
+from fdgjax.sweeps.options import PAPER, add_options, spanned, sweep_of
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.status import failure_of, summary_of
 from fdgjax.sweeps.work import Sweep, begin, check_folders, stopped_sweep, unfinished, work_on_cells
@@ -94,8 +94,7 @@ def start_sweep(cells: Sequence[Cell], published: Figures, args: argparse.Namesp
       The exit status: 0 when all cells of the share are done, 1 when some are not, 2 for a mistake in the input, 128 +
       signal number when stopped by one, and 3 when time ran out.
     """
-    selected = selected_cells(cells, args)
-    sweep = Sweep(selected.share, selected.shown, args.out, published, args.jobs, args.together)
+    sweep = sweep_of(cells, args, published)
     if args.dry_run:
         check_folders(sweep)
         print("\n".join(planned(sweep)))

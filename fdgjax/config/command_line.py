@@ -39,7 +39,7 @@ def parse(argv: Sequence[str]) -> tuple[Config, Path]:
     words = joined_words(argv)
     check_words(words[1:])
     chosen, workdir = read_flags([word for word in words if not is_override(word)])
-    set_keys(chosen, [word.lstrip("-").removeprefix("config.") for word in words[1:] if is_override(word)])
+    set_keys(chosen, overrides_in(words[1:]))
     config = read_config(chosen)
     return config, Path(workdir or default_workdir(config))
 
@@ -57,6 +57,11 @@ def joined_words(argv: Sequence[str]) -> list[str]:
 def is_override(argument: str) -> bool:
     """Whether an argument sets a key of the config."""
     return argument.lstrip("-").startswith("config.")
+
+
+def overrides_in(words: Sequence[str]) -> list[str]:
+    """What the arguments among `words` that set a key set it to, `KEY=VALUE`."""
+    return [word.lstrip("-").removeprefix("config.") for word in words if is_override(word)]
 
 
 def check_words(words: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import jax
 import optax
 from jax.sharding import Mesh
 
+from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import PyTree, Variables
 
 
@@ -55,6 +56,16 @@ class Model(NamedTuple):
 
     init: Callable[[jax.Array], Variables]
     apply: Callable[[Variables, jax.Array, bool, jax.Array], tuple[Output, Variables]]
+
+    def shapes(self) -> Variables:
+        """The shapes and types of the variables; nothing is computed."""
+        variables: Variables = jax.eval_shape(self.init, any_key())
+        return variables
+
+    def evaluate(self, variables: Variables, inputs: jax.Array) -> Output:
+        """The outputs in evaluation: nothing is dropped, and BatchNorm layers normalise by the statistics they keep."""
+        output, _ = self.apply(variables, inputs, False, jax.random.key(0))  # nothing is drawn from the key
+        return output
 
 
 class Execution(NamedTuple):

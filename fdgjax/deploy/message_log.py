@@ -113,7 +113,11 @@ def append(file: Path, line: str) -> None:
 
 
 class Audited:
-    """A `Transport` that logs what goes through it; see `audited`."""
+    """A `Transport` over another one that logs the server's side in `file`: each request before it is handed over, and
+    each reply when it is handed on. A request that the transport repeats for a node that came back is logged once.
+
+    Its methods raise a `UserError` if the log cannot be written.
+    """
 
     def __init__(self, transport: Transport, file: Path) -> None:
         self.transport, self.file = transport, file
@@ -142,12 +146,3 @@ class Audited:
         for reply in replies:
             log_message(self.file, SERVER, RECEIVED, reply.client, asked.get(reply.client, requests[0]), reply)
         return replies
-
-
-def audited(transport: Transport, file: Path) -> Transport:
-    """A transport that does the same and logs the server's side: each request before it is handed over, and each reply
-    when it is handed on. A request that the transport repeats for a node that came back is logged once.
-
-    The methods of the result raise a `UserError` if the log cannot be written.
-    """
-    return Audited(transport, file)

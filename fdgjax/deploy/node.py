@@ -18,8 +18,9 @@ import numpy as np
 
 from fdgjax.contract import PyTree
 from fdgjax.deploy.account import Guard, fingerprint
-from fdgjax.deploy.placement import Leaves, by_path, needed, traced, with_leaves
+from fdgjax.deploy.placement import Leaves, by_path, with_leaves
 from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, first_row, identity_words
+from fdgjax.engine.dependence import needed, traced
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.errors import UserError

@@ -19,6 +19,7 @@ import jax
 
 from fdgjax.contract import Context, Method, PyTree, ServerStep, Trained
 from fdgjax.data.federation import Federation
+from fdgjax.engine.dependence import needed, traced
 from fdgjax.engine.traffic import traffic
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
@@ -131,27 +132,7 @@ def unseen_from_server(method: Method, federation: Federation, placement: Placem
     return all(path in placement.server for path, yes in zip(by_path(rows), used, strict=False) if yes)
 
 
-def traced(function: Callable[..., PyTree], *arguments: PyTree) -> Any:
-    """The jaxpr of a function for arguments of these shapes."""
-    return jax.make_jaxpr(function)(*arguments).jaxpr
-
-
-def needed(jaxpr: Any, outputs: Sequence[bool]) -> list[bool]:
-    """Which inputs of a jaxpr the selected outputs depend on; an equation's results count as depending on all its
-    inputs."""
-    wanted = {out for out, yes in zip(jaxpr.outvars, outputs, strict=True) if yes and not is_literal(out)}
-    for equation in reversed(jaxpr.eqns):
-        if wanted.intersection(equation.outvars):
-            wanted.update(var for var in equation.invars if not is_literal(var))
-    return [var in wanted for var in jaxpr.invars]
-
-
 def follows(jaxpr: Any, place: int, known: Sequence[bool]) -> bool:
     """Whether the output of a jaxpr at `place` depends on known inputs alone."""
     used = needed(jaxpr, [number == place for number in range(len(jaxpr.outvars))])
     return all(has for has, yes in zip(known, used, strict=True) if yes)
-
-
-def is_literal(atom: Any) -> bool:
-    """Whether an atom of a jaxpr is a number rather than a variable."""
-    return hasattr(atom, "val")

@@ -9,7 +9,7 @@ from flwr.superlink.grid import http_grid
 
 from fdgjax.deploy.flower_transport import FlowerTransport
 from fdgjax.deploy.folder import open_folder
-from fdgjax.deploy.message_log import MESSAGES, audited
+from fdgjax.deploy.message_log import MESSAGES, Audited
 from fdgjax.deploy.own_samples import own_samples
 from fdgjax.deploy.privacy import with_noise
 from fdgjax.deploy.rounds import Policy, run_rounds
@@ -47,7 +47,7 @@ def main(grid: Grid, context: Context) -> None:
             )
         own = own_samples(Path(samples), terms, folder) if samples else no_samples(terms)
         policy = Policy(float(settings["deadline"]), int(settings["least"]))
-        transport = audited(FlowerTransport(grid, bool(settings["authentication"]), tell), folder / MESSAGES)
+        transport = Audited(FlowerTransport(grid, bool(settings["authentication"]), tell), folder / MESSAGES)
         agreed = agree(with_noise(with_statistics(terms, own, transport), transport))
         run_rounds(make_server(agreed, own), transport, folder, policy, tell)
     except UserError as error:

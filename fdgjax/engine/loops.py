@@ -8,7 +8,7 @@ the device.
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
+import optax
 
 from fdgjax.contract import PyTree
 
@@ -28,6 +28,6 @@ def masked_loop(turns: jax.Array, most: int, step: Step, begin: PyTree, *, unrol
     """Takes `most` turns; those beyond `turns` change nothing. `unroll` of them are written out at a time."""
 
     def masked(i: jax.Array, carry: PyTree) -> PyTree:
-        return jax.tree.map(lambda new, old: jnp.where(i < turns, new, old), step(i, carry), carry)
+        return optax.tree.where(i < turns, step(i, carry), carry)
 
     return jax.lax.fori_loop(0, most, masked, begin, unroll=unroll)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.stages import Wrapped
 
 from fdgjax.aggregation.updates import largest_magnitude
@@ -172,7 +173,7 @@ def run_round(method: Method, plan: RoundPlan, state: State, federation: Federat
     finite, weights = largest < SQUARED_OVERFLOWS, method.weights(federation.train.length[who])
     if plan.drop_nonfinite or plan.defence:
         weights = jnp.where(finite, weights, 0)
-        messages = keep_rows(finite, messages, jax.tree.map(jnp.zeros_like, messages))
+        messages = keep_rows(finite, messages, optax.tree.zeros_like(messages))
         new_clients = keep_rows(finite, new_clients, clients)
         new_optimizers = keep_rows(finite, new_optimizers, optimizers)
 
@@ -230,7 +231,7 @@ def server_round(
     if plan.drop_nonfinite or plan.defence:
         # Else the server's momentum, or what a method keeps of earlier rounds, would move it without any update.
         counts = jnp.any(weights > 0)
-        moved = jax.tree.map(lambda new, old: jnp.where(counts, new, old), moved, (server, clients))
+        moved = optax.tree.where(counts, moved, (server, clients))
     server, clients = moved
     server, loss = train_server(method, plan, state, server, federation, last=True)
     return server, clients, coefficients, loss, verdict

@@ -31,13 +31,12 @@ def error_sums(
     repeat: Repeat,
 ) -> ErrorSums:
     """Sums of one model's errors over one row of samples, batch by batch."""
-    key = jax.random.key(0)  # dropout is off: nothing is drawn from it
     batch_size = filled(batch_size, rows)
 
     def add(i: jax.Array, sums: ErrorSums) -> ErrorSums:
         places, mask = slice_rows(rows.places, rows.length, i * batch_size, batch_size)
         batch, where = take_batch(federation, places, mask), federation.domains[places]
-        output, _ = model.apply(variables, batch.inputs, False, key)
+        output = model.evaluate(variables, batch.inputs)
         apart = jnp.abs(output.logits[:, 0] - batch.labels) * batch.mask
         return ErrorSums(
             sums.squared + by_group(jnp.square(apart), where, domains), sums.absolute + by_group(apart, where, domains)

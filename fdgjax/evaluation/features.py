@@ -50,7 +50,7 @@ def outputs_of_rows(
     @jax.jit
     def of_model(variables: Variables, federation: Federation, rows: jax.Array, count: jax.Array) -> PyTree:
         samples = samples_of(LocalData(federation, rows, count), min(batch_size, longest))
-        return samples.each(lambda batch: read(model.apply(variables, batch.inputs, False, jax.random.key(0))[0]))
+        return samples.each(lambda batch: read(model.evaluate(variables, batch.inputs)))
 
     for variables, rows in evaluated:
         padded = jnp.asarray(np.pad(rows, (0, longest - len(rows))), jnp.int32)

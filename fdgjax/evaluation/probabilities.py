@@ -68,12 +68,12 @@ def probabilities_in(model: Model, *, batch_size: int, execution: Execution) -> 
       batch_size: samples at a time.
       execution: how clients are run.
     """
-    key, repeat = jax.random.key(0), repeat_of(execution)  # nothing is drawn in evaluation
+    repeat = repeat_of(execution)
 
     def of_rows(variables: Variables, federation: Federation, rows: Rows) -> jax.Array:
         samples = samples_of(LocalData(federation, rows.places, rows.length), filled(batch_size, rows), repeat)
         found: jax.Array = samples.each(
-            lambda batch: jax.nn.log_softmax(model.apply(variables, batch.inputs, False, key)[0].logits)
+            lambda batch: jax.nn.log_softmax(model.evaluate(variables, batch.inputs).logits)
         )
         return found
 

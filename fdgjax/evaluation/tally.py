@@ -66,15 +66,13 @@ def tally(
     shown: Shown | None = None,
 ) -> Tally:
     """Counts of one model over one row of samples, batch by batch, each as `shown` changes it."""
-    key = jax.random.key(0)  # dropout is off: nothing is drawn from it
     batch_size = filled(batch_size, rows)
 
     def add(i: jax.Array, sums: Tally) -> Tally:
         places, mask = slice_rows(rows.places, rows.length, i * batch_size, batch_size)
         batch, where = take_batch(federation, places, mask), federation.domains[places]
         batch = shown(batch) if shown else batch
-        output, _ = model.apply(variables, batch.inputs, False, key)
-        logits = output.logits
+        logits = model.evaluate(variables, batch.inputs).logits
         log_p = jax.nn.log_softmax(logits)
         confidence = jnp.exp(jnp.max(log_p, axis=1))
         # The first of NaN logits is the largest to argmax.
@@ -197,12 +195,12 @@ def compile_representation(
 ) -> Wrapped:
     """`(state, federation) -> [models, longest, m]`, the representations of the unseen domain's samples by each model
     for that domain; jitted, of all seeds where these have a seed axis."""
-    key, repeat = jax.random.key(0), repeat_of(execution)  # nothing is drawn in evaluation
+    repeat = repeat_of(execution)
 
     def of_model(federation: Federation, variables: Variables) -> jax.Array:
         rows, count = federation.target.places[0], federation.target.length[0]
         samples = samples_of(LocalData(federation, rows, count), batch_size, repeat)
-        found: jax.Array = samples.each(lambda batch: represent(model.apply(variables, batch.inputs, False, key)[0]))
+        found: jax.Array = samples.each(lambda batch: represent(model.evaluate(variables, batch.inputs)))
         return found
 
     def evaluate(method: Method, state: State, federation: Federation) -> jax.Array:

@@ -17,9 +17,9 @@ from fdgjax.engine.clients import repeat_of
 from fdgjax.evaluation.adaptation import adapt
 from fdgjax.experiments import Outline
 from fdgjax.experiments.regression_checks import OF_CLASSES
-from fdgjax.inference.classifier import Classifier, in_batches, open_classifier, predicted_by
+from fdgjax.inference.classifier import Chosen, Classifier, in_batches, open_classifier, predicted_by
 from fdgjax.inference.new_samples import NewSamples, samples_at
-from fdgjax.inference.predictor import Chosen, Predictor
+from fdgjax.inference.predictor import Predictor
 from fdgjax.inference.tensors import facts_of
 from fdgjax.methods.parts.adaptations import ADAPTATIONS, adaptation_of
 from fdgjax.run.records import Workdir
@@ -47,7 +47,7 @@ def adapted_predictor(run: Path, chosen: Chosen, kind: str, paths: Sequence[Path
     """
     if not Workdir(run).config.is_file():
         raise UserError(f"--adapt got {run}, which is no run's folder; expected one: an export cannot be adapted")
-    classifier = open_classifier(run, **chosen._asdict())
+    classifier = open_classifier(run, chosen)
     facts = facts_of(classifier)
     samples = samples_at(facts, paths)
     samples = samples._replace(pieces=list(samples.pieces))

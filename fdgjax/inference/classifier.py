@@ -85,33 +85,38 @@ class Classifier(NamedTuple):
         return self.outline.data.encodings[self.trained.index]
 
 
-def open_classifier(
-    run: Path,
-    *,
-    client: int = UNSEEN,
-    seed: int | None = None,
-    round_: str = "",
-    data_dir: str = "",
-    calibrated: bool = False,
-    guarded: bool = False,
-) -> Classifier:
-    """A run's classifier, with the safeguards that the run keeps for it. The run's data are read only for a temperature
-    or for safeguards that it does not keep.
+class Chosen(NamedTuple):
+    """Which of a run's models.
 
-    Args:
-      run: the run's folder.
-      client: the client whose model it is, or `UNSEEN`.
-      seed: one of the run's seeds; None for the first.
-      round_: the round whose state it is, see `fdgjax.inference.kept_rounds.kept_state`; '' for the selected one.
-      data_dir: folder of the data, if it has moved since the run.
-      calibrated: whether to divide the logits by a temperature fitted on the run's validation data.
-      guarded: whether it must have safeguards; if the run keeps none for it, they are measured on the data.
+    client: whose it is, or `UNSEEN`. seed: one of the run's seeds; None for the first.
+    round_: the round whose state it is, see `fdgjax.inference.kept_rounds.kept_state`; '' for the selected one.
+    data_dir: folder of the data, if it has moved since the run.
+    calibrated: whether to divide the logits by a temperature fitted on the run's validation data.
+    guarded: whether it must have safeguards; if the run keeps none for it, they are measured on the data.
+    """
+
+    client: int = UNSEEN
+    seed: int | None = None
+    round_: str = ""
+    data_dir: str = ""
+    calibrated: bool = False
+    guarded: bool = False
+
+
+BY_DEFAULT = Chosen()
+
+
+def open_classifier(run: Path, chosen: Chosen = BY_DEFAULT) -> Classifier:
+    """The classifier of the run in a folder, with the safeguards that the run keeps for it. The run's data are read
+    only for a temperature or for safeguards that it does not keep.
 
     Raises:
       UserError: no run, no such client, seed or round, a method that learns without labels, or no labelled data to
         calibrate with, or a regression, of which nothing is calibrated.
     """
-    models = open_models(run, data_dir, seed, round_)
+    client, calibrated, guarded = chosen.client, chosen.calibrated, chosen.guarded
+    where = (chosen.data_dir, chosen.seed, chosen.round_)
+    models = open_models(run, *where)
     if models.outline.data.numeric and (calibrated or guarded):
         raise UserError(
             f"{run} is a run of a regression, which predicts numbers without probabilities; expected no "
@@ -119,7 +124,7 @@ def open_classifier(
         )
     found, kept = checked_classifier(models, run, client), kept_safeguards(models, run) if client == UNSEEN else None
     if kept is None and (calibrated or guarded):
-        whole = open_trained(run, data_dir, seed, round_)
+        whole = open_trained(run, *where)
         if guarded:
             kept = safeguards_of(whole, found.models, None if client == UNSEEN else client)
         elif calibrated:
@@ -197,13 +202,12 @@ def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
 
 def outputs_of(classifier: Classifier) -> Callable[[jax.Array], list[Output]]:
     """The function of stored samples -> each model's output."""
-    whole, key = classifier.outline.whole, jax.random.key(0)  # evaluation draws no random numbers
-    encoding = classifier.encoding
+    whole, encoding = classifier.outline.whole, classifier.encoding
 
     def apply(samples: jax.Array) -> list[Output]:
         inputs = as_inputs(samples, encoding)
         return [
-            whole.apply(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), classifier.models), inputs, False, key)[0]
+            whole.evaluate(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), classifier.models), inputs)
             for i in range(len(jax.tree.leaves(classifier.models)[0]))
         ]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from fdgjax.data.columns import Column
-from fdgjax.inference.classifier import UNSEEN, Predicted, open_classifier, predicted_by
+from fdgjax.inference.classifier import BY_DEFAULT, Chosen, Predicted, open_classifier, predicted_by
 from fdgjax.inference.program import read_program
 from fdgjax.inference.safeguards import Safeguards
 from fdgjax.inference.tensors import facts_of
@@ -30,17 +30,6 @@ def described(facts: Mapping[str, Any]) -> str:
 def columns_of(facts: Mapping[str, Any]) -> tuple[Column, ...]:
     """The columns of a table; () for other samples."""
     return tuple(Column(one["name"], tuple(one["categories"])) for one in facts.get("columns", ()))
-
-
-class Chosen(NamedTuple):
-    """Which of a run's models: the arguments of `open_classifier`."""
-
-    client: int = UNSEEN
-    seed: int | None = None
-    round_: str = ""
-    data_dir: str = ""
-    calibrated: bool = False
-    guarded: bool = False
 
 
 class Predictor(NamedTuple):
@@ -79,14 +68,14 @@ def open_predictor(path: Path, chosen: Chosen) -> Predictor:
         `open_classifier`.
     """
     if Workdir(path).config.is_file():
-        classifier = open_classifier(path, **chosen._asdict())
+        classifier = open_classifier(path, chosen)
         return Predictor(facts_of(classifier), predicted_by(classifier), classifier.safeguards)
     if not all((path / name).is_file() for name in (FACTS, PROGRAM)):
         raise UserError(
             f"{path} is neither the folder of a run (with config.json) nor that of an export (with {FACTS} and "
             f"{PROGRAM}); expected one of them"
         )
-    if chosen._replace(guarded=False) != Chosen():
+    if chosen._replace(guarded=False) != BY_DEFAULT:
         raise UserError(
             f"{path} is an export, which holds a single model; expected no --client, --seed, --round, --calibrated or "
             "--data_dir: these choose what fdgjax export writes"

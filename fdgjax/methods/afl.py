@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation.weighting import normalise_weights
-from fdgjax.contract import Batch, Context, Method, Prepared, PyTree, Samples, ServerStep, Setup
+from fdgjax.contract import Batch, Context, Method, Prepared, PyTree, Samples, Setup
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend, keeping_more
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
 from fdgjax.objectives.cross_entropy import label_losses, masked_mean
@@ -55,10 +55,8 @@ def afl(setup: Setup, h: AFL) -> Method:
     extended = extend(base, server=mixture, row=places, message=aux)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        key = jax.random.key(0)  # dropout is off: nothing is drawn from it
-
         def losses(batch: Batch) -> tuple[jax.Array, jax.Array]:
-            output, _ = model.apply(context.received, batch.inputs, False, key)
+            output = model.evaluate(context.received, batch.inputs)
             return label_losses(output.logits, batch.labels), batch.mask * batch.label_weight
 
         each, counted = samples.each(losses)
@@ -73,13 +71,7 @@ def afl(setup: Setup, h: AFL) -> Method:
         with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
             return Extended(step, optax.projections.projection_simplex(ascended)), info
 
-    def update(
-        server: Extended, clients: Extended, step: Extended, server_step: ServerStep
-    ) -> tuple[Extended, Extended]:
-        server, clients = extended.update(server, clients, step.base, server_step)
-        return server._replace(more=step.more), clients
-
-    return extended._replace(prepare=prepare, aggregate=aggregate, update=update)
+    return extended._replace(prepare=prepare, aggregate=aggregate, update=keeping_more(extended))
 
 
 ENTRY = Entry("afl", AFL, afl, "weights of the worst mixture (Mohri et al., 2019)", needs=(SEVERAL_CLIENTS,))

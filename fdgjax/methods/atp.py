@@ -122,7 +122,7 @@ def atp(setup: Setup, h: ATP) -> Method:
     def update(server: ServerState, clients: PyTree, step: PyTree, server_step: ServerStep) -> tuple[PyTree, PyTree]:
         moved, rows = base.update(server, clients, step, server_step)
         # A server's optimiser with momentum moves without a gradient.
-        params, state = held(
+        params, state = optax.tree.where(
             server_step.round >= first,
             (server.variables["params"], server.optimizer),
             (moved.variables["params"], moved.optimizer),
@@ -156,11 +156,6 @@ def besides_params(variables: Variables) -> Variables:
     return {name: tree for name, tree in variables.items() if name != "params"}
 
 
-def held(fixed: jax.Array, old: PyTree, new: PyTree) -> PyTree:
-    """The old tree where it is fixed, else the new one."""
-    return jax.tree.map(lambda before, after: jnp.where(fixed, before, after), old, new)
-
-
 def held_from(optimizer: optax.GradientTransformation, first: int) -> optax.GradientTransformationExtraArgs:
     """The optimiser until round `first`, from which neither parameters nor its state move: weight decay and momentum
     would move them without a gradient."""
@@ -169,9 +164,9 @@ def held_from(optimizer: optax.GradientTransformation, first: int) -> optax.Grad
     def update(
         updates: PyTree, state: PyTree, params: PyTree | None = None, *, round: jax.Array, **others: Any
     ) -> tuple[PyTree, PyTree]:
-        nothing = jax.tree.map(jnp.zeros_like, updates)
+        nothing = optax.tree.zeros_like(updates)
         moves, after = flexible.update(updates, state, params, round=round, **others)
-        still: tuple[PyTree, PyTree] = held(round >= first, (nothing, state), (moves, after))
+        still: tuple[PyTree, PyTree] = optax.tree.where(round >= first, (nothing, state), (moves, after))
         return still
 
     return optax.GradientTransformationExtraArgs(optimizer.init, update)
@@ -190,12 +185,11 @@ def is_moment(path: str) -> bool:
 
 def unsupervised_step(model: Model, variables: Variables, batch: Batch) -> Variables:
     """`h` of a batch for each array that has a rate; 0 for statistics of layers other than BatchNorm."""
-    key = jax.random.key(0)  # in evaluation nothing is drawn from it
 
     def uncertainty(params: PyTree) -> tuple[jax.Array, dict[str, tuple[jax.Array, jax.Array]]]:
         found: dict[str, tuple[jax.Array, jax.Array]] = {}
         with recording_moments(found, batch.mask):
-            output, _ = model.apply({**variables, "params": params}, batch.inputs, False, key)
+            output = model.evaluate({**variables, "params": params}, batch.inputs)
         return masked_mean(entropies(output.logits), batch.mask), found
 
     gradient, found = jax.grad(uncertainty, has_aux=True)(variables["params"])
@@ -221,13 +215,12 @@ def moved(variables: Variables, rates: Variables, step: Variables) -> Variables:
 def trained_rates(model: Model, variables: Variables, batch: Batch, h: ATP) -> tuple[jax.Array, Variables]:
     """The cross-entropy of the model adapted to a labelled batch, and the rates after a step along its gradient over
     them; neither has a gradient over the model."""
-    key = jax.random.key(0)  # in evaluation nothing is drawn from it
     variables = jax.lax.stop_gradient(variables)
     network, rates = of_network(variables), variables[RATES]
     step = unsupervised_step(model, network, batch)
 
     def loss_of(rates: Variables) -> jax.Array:
-        output, _ = model.apply(moved(network, rates, step), batch.inputs, False, key)
+        output = model.evaluate(moved(network, rates, step), batch.inputs)
         return mean_cross_entropy(output.logits, batch)
 
     norm = lookup("rate_norm", h.rate_norm, NORMS)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fdgjax.aggregation.weighting import weighted_sum
 from fdgjax.contract import (
@@ -151,7 +152,7 @@ def choose_labels(logits: jax.Array, shares: jax.Array, h: CBAFed) -> tuple[Pseu
     probable = jnp.take_along_axis(jax.nn.softmax(logits), labels[:, None], axis=1)[:, 0]
     instead = ~sure & (shares[labels] < h.rare)
     second = PseudoLabels(labels, probable, first.label_weight)
-    return jax.tree.map(lambda a, b: jnp.where(instead, b, a), first, second), sure | instead
+    return optax.tree.where(instead, second, first), sure | instead
 
 
 def connected(server: Extended, h: CBAFed, round_: jax.Array) -> Extended:
@@ -161,7 +162,7 @@ def connected(server: Extended, h: CBAFed, round_: jax.Array) -> Extended:
     share = jnp.where(kept & (round_ > 0), jnp.asarray(h.residual), 1.0)
     mix = lambda new, old: share * new + (1 - share) * old  # noqa: E731
     variables = jax.tree.map(mix, average.variables, balance.former)
-    former = jax.tree.map(lambda new, old: jnp.where(kept, new, old), variables, balance.former)
+    former = optax.tree.where(kept, variables, balance.former)
     return Extended(average._replace(variables=variables), balance._replace(former=former))
 
 

@@ -28,7 +28,6 @@ from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.models.adversary import Adversary
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.cross_entropy import masked_mean
-from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten, merge
 
 OFFICIAL = "Zhang et al., official code"
@@ -53,7 +52,7 @@ class FedADG(FedAvg):
 def fedadg(setup: Setup, h: FedADG) -> Method:
     """FedAvg with an adversary beside the network; the network alone predicts."""
     model = setup.model
-    size, classes = flatten(jax.eval_shape(model.init, any_key()))[last_layer(model)].shape
+    size, classes = flatten(model.shapes())[last_layer(model)].shape
     noise = max(size // 2, 1)
     network = Adversary(size, h.adversary_units)
 

@@ -13,7 +13,6 @@ the weight `0.9^k`: with four batches, one pass leaves 66 % of them, five leave 
 
 import dataclasses
 
-import jax
 import optax
 
 from fdgjax.contract import Method, Setup, Unlabelled, Variables
@@ -25,7 +24,6 @@ from fdgjax.methods.parts.server_state import WEIGHTINGS
 from fdgjax.methods.parts.setting_presets import official_fdse
 from fdgjax.methods.parts.sharing import of_trained
 from fdgjax.objectives import statistics_only
-from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import module_of, norm_paths
 
 
@@ -39,7 +37,7 @@ class FedBN(FedAvg):
 
 def fedbn(setup: Setup, h: FedBN) -> Method:
     """FedAvg with BatchNorm layers that stay at the clients."""
-    norms = norm_paths(jax.eval_shape(setup.model.init, any_key()))
+    norms = norm_paths(setup.model.shapes())
     collect = statistics_only(setup.model)
 
     def adapt(variables: Variables, domain: Unlabelled) -> Variables:

@@ -37,7 +37,6 @@ from fdgjax.methods.parts.sharing import ClientVariables
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.cross_entropy import masked_mean
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten, merge, select, unflatten
 
@@ -85,7 +84,7 @@ def fedclip(setup: Setup, h: FedCLIP) -> Method:
       UserError: an unknown loss, or embeddings that cannot be read or do not fit.
     """
     loss = lookup("loss", h.loss, LOSSES)
-    shapes = flatten(jax.eval_shape(setup.model.init, any_key()))
+    shapes = flatten(setup.model.shapes())
     kernel = last_layer(setup.model)
     bias = kernel.replace("/kernel", "/bias")
     size, classes = shapes[kernel].shape

@@ -86,11 +86,11 @@ def feddg_ga(setup: Setup, h: FedDGGA) -> Method:
     extended = extend(base, row=RowExtension(begin, after), message=aux)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        past, key = context.client.more, jax.random.key(0)  # dropout is off: nothing is drawn from it
+        past = context.client.more
 
         def costs(batch: Batch) -> tuple[jax.Array, ...]:
             def of(variables: Variables) -> jax.Array:
-                return cost(model.apply(variables, batch.inputs, False, key)[0].logits, batch.labels)
+                return cost(model.evaluate(variables, batch.inputs).logits, batch.labels)
 
             return of(context.received), of(past.model), batch.mask * batch.label_weight
 

@@ -24,7 +24,6 @@ from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import FEATURE_AUGMENTATION, SEVERAL_PARTICIPANTS
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.methods.parts.sharing import ClientVariables
-from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten, unflatten
 
@@ -65,7 +64,7 @@ def fedfa(setup: Setup, h: FedFA) -> Method:
     Raises:
       UserError: an unknown `variance`.
     """
-    shapes = jax.eval_shape(setup.model.init, any_key())
+    shapes = setup.model.shapes()
     made = [path for path in flatten(shapes) if path.startswith("batch_stats/") and path.endswith(SUFFIX)]
     variance = lookup("variance", h.variance, VARIANCES)
     base = fedavg(setup, h)

@@ -33,12 +33,11 @@ from fdgjax.contract import (
     Prepared,
     PyTree,
     Samples,
-    ServerStep,
     Setup,
 )
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
-from fdgjax.methods.parts.extend import Extended, Fresh, aux, extend
+from fdgjax.methods.parts.extend import Extended, Fresh, aux, extend, keeping_more
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import CLASSES, FEATURES, output_shapes
 from fdgjax.objectives import mean_cross_entropy
@@ -92,10 +91,8 @@ def fediir(setup: Setup, h: FedIIR) -> Method:
     extended = extend(fedavg(setup, h), server=nothing, sent=lambda server, row: server.more, message=aux)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        key = jax.random.key(0)  # dropout is off: nothing is drawn from it
-
         def outputs(batch: Batch) -> tuple[jax.Array, ...]:
-            output, _ = model.apply(context.received, batch.inputs, False, key)
+            output = model.evaluate(context.received, batch.inputs)
             return output.features, output.logits, batch.labels, batch.mask * batch.label_weight
 
         features, logits, labels, counted = samples.each(outputs)
@@ -107,12 +104,11 @@ def fediir(setup: Setup, h: FedIIR) -> Method:
         beta = jnp.where(jnp.any(weights > 0), jnp.asarray(h.ema), 1.0)
         return Extended(average, jax.tree.map(lambda g, one: beta * g + (1 - beta) * one, server.more, now)), info
 
-    def update(server: Extended, clients: PyTree, step: Extended, server_step: ServerStep) -> tuple[Extended, PyTree]:
-        server, clients = extended.update(server, clients, step.base, server_step)
-        return server._replace(more=step.more), clients
-
     return extended._replace(
-        objective=gradient_aligned(model, h.penalty), prepare=prepare, aggregate=aggregate, update=update
+        objective=gradient_aligned(model, h.penalty),
+        prepare=prepare,
+        aggregate=aggregate,
+        update=keeping_more(extended),
     )
 
 

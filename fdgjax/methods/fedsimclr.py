@@ -28,7 +28,6 @@ from fdgjax.methods.parts.hyper import hyper, momentum_of
 from fdgjax.methods.parts.requirements import PREDICTOR, projection_size
 from fdgjax.methods.parts.setting_presets import SIMCLR
 from fdgjax.objectives.two_views import PARTS, TwoViewSettings, extended, of_model
-from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 
 PUBLISHED = "FedGaLA, appendix D"
@@ -147,7 +146,7 @@ def fedsimclr(
         label=label,
         **parts,
     )
-    if "target" in jax.eval_shape(model.init, any_key()) and label("target/params") == "local":
+    if "target" in model.shapes() and label("target/params") == "local":
         base = first_target(base)
     return base._replace(
         predict=lambda server, client: of_model(base.predict(server, client)),

@@ -71,7 +71,7 @@ def fish(setup: Setup, h: Fish) -> Method:
 
     def finish(context: Context, trained: Trained) -> tuple[PyTree, PyTree]:
         state, params = trained.optimizer, trained.variables["params"]
-        kept = where(state.taken > 0, toward(state.outer, params, h.rate), params)
+        kept = optax.tree.where(state.taken > 0, toward(state.outer, params, h.rate), params)
         return extended.finish(context, trained._replace(variables={**trained.variables, "params": kept}))
 
     optimizer = interpolating(client_optimizer(h, setup.rounds), h.rate, lambda context: context.client.more)
@@ -94,11 +94,11 @@ def interpolating(
         **others: Any,
     ) -> tuple[PyTree, Interpolating]:
         begins = (state.taken == 0) | (state.round != round)
-        outer, taken = where(begins, params, state.outer), jnp.where(begins, 0, state.taken) + 1
+        outer, taken = optax.tree.where(begins, params, state.outer), jnp.where(begins, 0, state.taken) + 1
         steps, inner = flexible.update(updates, state.inner, params, round=round, context=context, **others)
         kept = toward(outer, optax.apply_updates(params, steps), rate)
         last = taken >= period(context)
-        steps = where(last, optax.tree.sub(kept, params), steps)
+        steps = optax.tree.where(last, optax.tree.sub(kept, params), steps)
         return steps, Interpolating(inner, outer, jnp.where(last, 0, taken), round)
 
     def init(params: PyTree) -> Interpolating:
@@ -110,11 +110,6 @@ def interpolating(
 def toward(begin: PyTree, end: PyTree, share: float) -> PyTree:
     """`begin + share (end - begin)`."""
     return jax.tree.map(lambda w, v: w + share * (v - w), begin, end)
-
-
-def where(condition: jax.Array, yes: PyTree, no: PyTree) -> PyTree:
-    """`jnp.where` for each leaf."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
 ENTRY = Entry(

@@ -27,7 +27,6 @@ from fdgjax.methods.parts.model_memory import MEMORY, remembering, without_memor
 from fdgjax.methods.parts.requirements import CLASSES, FEATURES, SEVERAL_DOMAINS, last_layer
 from fdgjax.objectives import mean_cross_entropy
 from fdgjax.objectives.by_domain import domain_variance, gradient_variances, members, present_domains
-from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten
 
 
@@ -54,7 +53,7 @@ def fishr(setup: Setup, h: Fishr) -> Method:
       UserError: fewer than two domains.
     """
     weight, optimizer = annealed(setup, h, before=0.0, penalty=h.penalty, anneal=h.anneal)
-    shapes = flatten(jax.eval_shape(setup.model.init, any_key()))
+    shapes = flatten(setup.model.shapes())
     kernel = last_layer(setup.model)
     size, classes = shapes[kernel].shape
     bias = f"{kernel.removesuffix('kernel')}bias" in shapes

@@ -25,7 +25,6 @@ from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import ASSEMBLED_NORM, FEATURES, last_layer
 from fdgjax.methods.parts.sharing import of_trained
 from fdgjax.objectives import mean_cross_entropy
-from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten, module_of, norm_paths
 
@@ -54,7 +53,7 @@ def gperxan(setup: Setup, h: GPerXAN) -> Method:
     Raises:
       UserError: an unknown value in `h`.
     """
-    norms = norm_paths(jax.eval_shape(setup.model.init, any_key()))
+    norms = norm_paths(setup.model.shapes())
     own_score = lookup("scores", h.scores, OWN_SCORES)
     method = fedavg(
         setup,

@@ -31,7 +31,6 @@ from fdgjax.methods.parts.optimizers import client_optimizer, optimizer
 from fdgjax.methods.parts.requirements import SEVERAL_CLIENTS
 from fdgjax.methods.parts.server_state import ServerState
 from fdgjax.objectives import cross_entropy
-from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten, merge, module_of, norm_paths, unflatten
 
@@ -61,7 +60,7 @@ class PartialFed(FedAvg):
 
 def partialfed(setup: Setup, h: PartialFed) -> Method:
     """FedAvg with partial initialisation."""
-    shapes = jax.eval_shape(setup.model.init, any_key())
+    shapes = setup.model.shapes()
     norms = norm_paths(shapes)
     places = {module: place for place, module in enumerate(sorted({module_of(path) for path in flatten(shapes)}))}
     first = jnp.array([lookup("policy", h.policy, POLICIES)(module in norms) for module in places], jnp.float32)

@@ -100,7 +100,7 @@ def scaffold(setup: Setup, h: Scaffold) -> Method:
         rate = h.client_learning_rate * learning_rate_factor(h, context.round.astype(jnp.float32), setup.rounds)
         new = optax.tree.sub(corrected(rate, context, trained), correction(context))
         # A client without a step (fewer samples than a batch) has no gradient and keeps its control variate.
-        return jax.tree.map(lambda a, b: jnp.where(trained.steps > 0, a, b), new, context.client.more)
+        return optax.tree.where(trained.steps > 0, new, context.client.more)
 
     extended = extend(
         base,

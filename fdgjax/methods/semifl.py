@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fdgjax.contract import Context, Method, Prepared, PyTree, Samples, ServerStep, Setup, Trained
 from fdgjax.data.augmentations.weak_strong import VIEWS
@@ -87,7 +88,7 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
     def finish(context: Context, trained: Trained) -> tuple[Message, ClientVariables]:
         message, kept = base.finish(context, trained)
         used = aux_of_steps(context, trained, kept) > 0
-        return message, jax.tree.map(lambda new, old: jnp.where(used, new, old), kept, context.client)
+        return message, optax.tree.where(used, kept, context.client)
 
     extended = extend(base._replace(finish=finish), message=aux_of_steps)
 
@@ -103,7 +104,7 @@ def semifl(setup: Setup, h: SemiFL) -> Method:
     ) -> tuple[ServerState, ClientVariables]:
         moved, clients = extended.update(server, clients, step.base, server_step)
         # Without any counted client, momentum does not move the server's model either, as in the official code.
-        return jax.tree.map(lambda new, old: jnp.where(step.more, new, old), moved, server), clients
+        return optax.tree.where(step.more, moved, server), clients
 
     prepare = sure_labels(assign_labels(setup.model, h), h.threshold)
     return extended._replace(prepare=prepare, aggregate=aggregate, update=update, extra_batch=h.mix > 0)

@@ -13,8 +13,6 @@ Ahmed et al., "Unified alignment protocol: making sense of the unlabeled data in
 import dataclasses
 from collections.abc import Callable, Mapping
 
-import jax
-
 from fdgjax.contract import Context, Method, Model, Objective, Prepared, Samples, Setup, Variables
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
@@ -26,7 +24,7 @@ from fdgjax.methods.parts.server_state import WEIGHTINGS, make_server_training
 from fdgjax.methods.parts.setting_presets import SERVED
 from fdgjax.methods.parts.sharing import everything_shared, of_trained
 from fdgjax.objectives import cross_entropy
-from fdgjax.utils.random import any_key, class_aware
+from fdgjax.utils.random import class_aware
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import module_of, norm_paths
 
@@ -71,14 +69,7 @@ class SSFL(LabelledServer):
     guesser: str = hyper("server", search=tuple(GUESSERS), source="UAP, section 4.2: the server model")
 
 
-def ssfl(setup: Setup, h: SSFL) -> Method:
-    """Cross-entropy on true labels at the server, on pseudo-labels at the clients."""
-    return semi_supervised(setup, h)
-
-
-def semi_supervised(
-    setup: Setup, h: SSFL, *, server: Objective | None = None, client: Objective | None = None
-) -> Method:
+def ssfl(setup: Setup, h: SSFL, *, server: Objective | None = None, client: Objective | None = None) -> Method:
     """A labelled server and clients on pseudo-labels; `server` and `client` as for `fedavg_with_server`.
 
     Raises:
@@ -105,7 +96,7 @@ def fedavg_with_server(
       trained_by: the hyperparameters of the optimiser at the server; h by default.
       last: whether the server trains after the aggregation.
     """
-    norms = norm_paths(jax.eval_shape(setup.model.init, any_key()))
+    norms = norm_paths(setup.model.shapes())
     of_norm = lookup("batch_norm", h.batch_norm, NORMS)
     order, optimizer = class_aware if h.class_aware else None, client_optimizer(trained_by or h, setup.rounds)
     method = fedavg(

@@ -40,7 +40,6 @@ from fdgjax.methods.parts.hyper import When, hyper
 from fdgjax.methods.parts.requirements import CLASSES, SEVERAL_CLIENTS, STYLES, output_shapes
 from fdgjax.models.styles import ClientStyle, Mixing, Told, shuffled
 from fdgjax.objectives import mean_cross_entropy
-from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten
 
 OFFICIAL = "Park et al., official code"
@@ -67,7 +66,7 @@ class StableFDG(FedAvg):
 def stablefdg(setup: Setup, h: StableFDG) -> Method:
     """FedAvg on shared and explored styles; a client's row holds its place in the bank of styles."""
     model, base = setup.model, fedavg(setup, h)
-    attends = any("/highlighter/" in path for path in flatten(jax.eval_shape(model.init, any_key())))
+    attends = any("/highlighter/" in path for path in flatten(model.shapes()))
     if not h.probability and not attends:
         return base
 
@@ -90,10 +89,9 @@ def stablefdg(setup: Setup, h: StableFDG) -> Method:
 
 def client_style(model: Model, context: Context, samples: Samples) -> ClientStyle:
     """The styles of a client's samples, under the model that it received."""
-    key = jax.random.key(0)  # in evaluation nothing is drawn from it
 
     def of(batch: Batch) -> tuple[jax.Array, jax.Array]:
-        output, _ = model.apply(context.received, batch.inputs, False, key)
+        output = model.evaluate(context.received, batch.inputs)
         return output.extra["style_mean"], output.extra["style_deviation"]
 
     mask = samples.mask[:, None]

@@ -24,7 +24,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import FEATURES, last_layer
 from fdgjax.methods.parts.setting_presets import SERVED
-from fdgjax.methods.ssfl import SSFL, semi_supervised
+from fdgjax.methods.ssfl import SSFL, ssfl
 from fdgjax.objectives import (
     contrastive_domain_discrepancy,
     covariance_matching,
@@ -76,7 +76,7 @@ def uap(setup: Setup, h: UAP) -> Method:
     """SSFL with features aligned at the server and at the clients."""
     at_client = lookup("client_means", h.client_means, MEANS)
     server, client = (gaussian_aligned(setup.model, h, means) for means in (MEANS["trained"], at_client))
-    return semi_supervised(setup, h, server=server, client=client)
+    return ssfl(setup, h, server=server, client=client)
 
 
 def gaussian_aligned(model: Model, h: UAP, means: Callable[[Variables, Context], Variables]) -> Objective:

@@ -101,7 +101,7 @@ def make_client_model(
     """
     whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
     model = as_model(whole, image_shape, scaling, dtype, statistics)
-    values: Mapping[str, np.ndarray] = convert(weights, jax.eval_shape(model.init, any_key())) if weights else {}
+    values: Mapping[str, np.ndarray] = convert(weights, model.shapes()) if weights else {}
     if not stages:
         trained = with_values(model, values)
         check_dtype(whole, image_shape, name, dtype)

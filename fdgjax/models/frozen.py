@@ -66,8 +66,7 @@ class Trunk(NamedTuple):
 
     def __call__(self, images: jax.Array) -> jax.Array:
         """Images `[batch, H, W, channels]` in [-1, 1] -> features `[batch, ...]`."""
-        output, _ = self.model.apply(self.variables, images, False, jax.random.key(0))
-        return output.logits
+        return self.model.evaluate(self.variables, images).logits
 
 
 def count_stages(frozen: int, network: str, stages: tuple[str, ...]) -> int:
@@ -99,7 +98,7 @@ def freeze(
     model = with_values(model, values)
     variables = jax.device_get(jax.jit(model.init)(jax.random.key(0)))
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
-    features = jax.eval_shape(lambda v, x: model.apply(v, x, False, jax.random.key(0))[0].logits, variables, image)
+    features = jax.eval_shape(model.evaluate, variables, image).logits
     own = {path: values[path] for path in flatten(variables) if path in values}
     return Trunk(model, variables, stages, tuple(features.shape[1:]), content_of(own))
 

@@ -75,7 +75,7 @@ def moved_back(
     """
 
     def moved(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
-        back = jax.tree.map(jnp.subtract, previous(context), context.received["params"])
+        back = optax.tree.sub(previous(context), context.received["params"])
         # Before round 1 a model differs from the initial one by rounding, or by training at the server.
         eps = jax.tree.map(lambda e: jnp.where(context.round > 0, e, 0), perturbation(back, radius, norm))
         params = jax.tree.map(jnp.add, variables["params"], eps)

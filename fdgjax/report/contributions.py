@@ -75,13 +75,9 @@ def points(one: Mapping[str, float | None]) -> str:
     return f"{100 * mean:+.1f}" + ("" if error is None else f" ± {100 * error:.1f}")
 
 
-def contributions_picture(found: Mapping[str, Any], kind: str) -> bytes:
-    """A field for each client and domain, coloured by its Shapley value, which is written in it with its error.
-
-    Args:
-      found: as for `contributions_markdown`.
-      kind: of file, an entry of `fdgjax.report.figure_files.FORMATS`.
-    """
+def contributions_picture(found: Mapping[str, Any]) -> bytes:
+    """A PNG file: a field for each client and domain, coloured by its Shapley value, which is written in it with its
+    error; `found` as for `contributions_markdown`."""
     domains, clients = domains_of(found), found["clients"]
     values = np.array([[found["shapley"][client][domain]["mean"] for domain in domains] for client in clients])
     largest = float(np.abs(values).max()) or 1.0
@@ -102,4 +98,4 @@ def contributions_picture(found: Mapping[str, Any], kind: str) -> bytes:
         for i, client in enumerate(clients):
             for j, domain in enumerate(domains):
                 axes.text(j, i, points(found["shapley"][client][domain]), ha="center", va="center", fontsize=8)
-    return saved(Panel("", "", name="contributions", drawing=drawing), kind)
+    return saved(Panel("", "", name="contributions", drawing=drawing), "png")

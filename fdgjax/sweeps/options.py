@@ -5,13 +5,15 @@ import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fdgjax.config import INCIDENTAL, read_config
 from fdgjax.config.command_line import set_keys
 from fdgjax.run.records import check_workdir
-from fdgjax.sweeps.cells import Cell, as_name, check_names
+from fdgjax.sweeps.cells import Cell, Figures, as_name, check_names
 from fdgjax.sweeps.share import share_of
+from fdgjax.sweeps.work import Sweep
 from fdgjax.utils.command import positive_number, seconds
 from fdgjax.utils.errors import LISTED, UserError
 from fdgjax.utils.words import values_of
@@ -21,14 +23,6 @@ NOT_REDUCING = INCIDENTAL | {"data.split_seed", "model.pretrained"}
 
 PAPER = "paper"
 """The scale of a spec's whole protocol."""
-
-
-class Selected(NamedTuple):
-    """The cells that the table shows: the selected ones, and others that have a run; and the selected ones in this
-    share."""
-
-    shown: list[Cell]
-    share: list[Cell]
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -50,25 +44,33 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     add("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
+def add_cells(parser: argparse.ArgumentParser, together: int) -> None:
+    """Adds the options of commands that train cells, as many of them as `together` as one program if nothing is
+    asked."""
+    add_common(parser)
+    parser.set_defaults(only=[], devices=None)
+    parser.add_argument("--dry-run", action="store_true", help="lists the runs and trains nothing")
+    parser.add_argument(
+        "--together",
+        type=positive_number,
+        default=together,
+        metavar="N",
+        help=f"runs as one program that differ in numbers or unseen domains alone ({together})",
+    )
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of every sweep."""
-    add_common(parser)
+    add_cells(parser, together=1)
     add = parser.add_argument
     add("--scale", default=PAPER, help="a scale of the spec: paper, the whole protocol; cpu, or others that it has")
     add("--only", nargs="*", action="extend", default=[], metavar="WORD", help="runs whose names have one of the words")
-    add("--dry-run", action="store_true", help="lists the runs and trains nothing")
-    add(
-        "--together",
-        type=positive_number,
-        default=1,
-        metavar="N",
-        help="runs as one program that differ in numbers or unseen domains alone",
-    )
     add("--devices", type=positive_number, metavar="N", help="config.devices of every run; 1 unless the config has it")
 
 
-def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
-    """The selected cells, with the data folder and the number of devices in their configs.
+def sweep_of(cells: Sequence[Cell], args: argparse.Namespace, published: Figures = MappingProxyType({})) -> Sweep:
+    """The selected cells, with the data folder and the number of devices in their configs; shown are, too, others that
+    have a run.
 
     Share I of N is every N-th of them from the I-th on: shares do not overlap, and do not depend on which cells are
     finished.
@@ -94,7 +96,8 @@ def selected_cells(cells: Sequence[Cell], args: argparse.Namespace) -> Selected:
     check_names(shown)
     shown = without_partial_groups(cells, shown)
     selected = [cell for cell in shown if cell.name in names]
-    return Selected(shown, selected[share.number - 1 :: share.shares])
+    mine = selected[share.number - 1 :: share.shares]
+    return Sweep(mine, shown, args.out, published, args.jobs, args.together)
 
 
 def is_run_of(cell: Cell, folder: Path) -> bool:

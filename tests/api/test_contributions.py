@@ -90,7 +90,7 @@ def test_values_of_kept_runs_are_read_and_shown(tmp_path: Path) -> None:
     assert "| client | e (unseen) | a | b | c |" in said
     assert "| b | +20.0 | +20.0 | +20.0 | +20.0 |" in said
     assert "| a + c | 65.0 | 65.0 | 65.0 | 65.0 |" in said
-    assert contributions_picture(plain, "png").startswith(b"\x89PNG")
+    assert contributions_picture(plain).startswith(b"\x89PNG")
     (tmp_path / "a/summary.json").unlink()
     with pytest.raises(UserError, match="it is not finished"):
         read_contributions(Coalitions(clients, "e", 4, [], cells), tmp_path)

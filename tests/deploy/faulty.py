@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config import make_config, read_config
-from fdgjax.deploy.message_log import MESSAGES, audited
+from fdgjax.deploy.message_log import MESSAGES, Audited
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import ServerPrograms, make_server
@@ -53,7 +53,7 @@ class Faulty(Direct):
 def run(server: ServerPrograms, transport: Direct, folder: Path, deadline: float = 0.0) -> list[str]:
     """All rounds, with the server's log; what is said."""
     said = list[str]()
-    there = audited(transport, folder / "server" / MESSAGES)
+    there = Audited(transport, folder / "server" / MESSAGES)
     run_rounds(server, there, folder / "server", Policy(deadline), said.append)
     return said
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fdgjax.cli.flower import main as flower
 from fdgjax.deploy import message_log
 from fdgjax.deploy.audit import CHANGED, FAILED, LOST, UNCHANGED, UNSENT, compare, entry_of, read_log
-from fdgjax.deploy.message_log import MESSAGES, append, arrays_sha256, audited, log_message
+from fdgjax.deploy.message_log import MESSAGES, Audited, append, arrays_sha256, log_message
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.request_handlers import serve
 from fdgjax.deploy.wire import Reply, Request
@@ -59,7 +59,7 @@ def wire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wire:
 
 def rounds(wire: Wire, folder: Path, count: int = 2, words: str = "terms") -> list[Path]:
     """Some rounds over the wire; the logs that they leave, the server's first."""
-    there = audited(wire, folder / "server" / MESSAGES)
+    there = Audited(wire, folder / "server" / MESSAGES)
     assert there.join(words, 2) == there.join(words, 2) == {0: 3, 1: 3}
     for number in range(count):
         arrays = {"['w']": np.full((2, 3), number, np.float32), "['n']": np.int32(number)}
@@ -137,7 +137,7 @@ def test_other_runs_in_a_nodes_log_are_left_out(wire: Wire, tmp_path: Path) -> N
 def test_a_message_that_cannot_be_logged_is_not_sent(
     wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = audited(wire, tmp_path / "server" / MESSAGES)
+    there = Audited(wire, tmp_path / "server" / MESSAGES)
     there.join("terms", 2)
     (tmp_path / "node0" / MESSAGES).unlink()
     (tmp_path / "node0" / MESSAGES).mkdir()

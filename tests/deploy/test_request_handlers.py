@@ -26,7 +26,7 @@ from fdgjax.deploy.contents import KINDS, contents_of
 from fdgjax.deploy.folder import open_folder
 from fdgjax.deploy.image_folder import decoded_folder, files_of
 from fdgjax.deploy.kept import read_kept, write_kept
-from fdgjax.deploy.message_log import MESSAGES, audited
+from fdgjax.deploy.message_log import MESSAGES, Audited
 from fdgjax.deploy.node import Node, NodeState
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.request_handlers import Prepared, node_of, serve
@@ -90,9 +90,9 @@ def test_a_server_that_dies_after_the_clients_trained_goes_on_from_its_checkpoin
 ) -> None:
     said, direct = list[str](), Direct(node_settings(trial, tmp_path), last=1)
     with pytest.raises(KeyboardInterrupt):
-        run_rounds(server, audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), said.append)
+        run_rounds(server, Audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), said.append)
     direct.last = 99
-    run_rounds(server, audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), said.append)
+    run_rounds(server, Audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), said.append)
     assert any("continuing after round 1 of 2" in line for line in said)
     found = compare(trial, tmp_path)
     assert max(found.server, found.rows) <= 1e-5 * found.largest
@@ -140,7 +140,7 @@ def test_the_models_that_a_deployment_leaves_are_exported_and_predict(
 def test_the_page_for_administrators_says_what_is_logged(trial: Trial, server: ServerPrograms, tmp_path: Path) -> None:
     direct = Direct(node_settings(trial, tmp_path))
     run_rounds(
-        server, audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), lambda line: None
+        server, Audited(direct, tmp_path / "server" / MESSAGES), tmp_path / "server", Policy(), lambda line: None
     )
     said = contents_of(trial.terms)
     entries = read_log(tmp_path / "node0" / "states" / MESSAGES).entries

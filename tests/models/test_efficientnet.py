@@ -10,7 +10,7 @@ import pytest
 from fdgjax.config import ModelConfig
 from fdgjax.models import MODELS
 from fdgjax.models.client_model import as_model
-from fdgjax.models.pretrained.convert import read_weights, starting_from
+from fdgjax.models.pretrained.convert import convert, read_weights, with_values
 from fdgjax.models.pretrained.weight_files import PACKAGES, Packaged, weights_in_words
 from fdgjax.utils.errors import UserError
 
@@ -24,7 +24,7 @@ NUMBERS = Path(__file__).parents[1] / "conformance" / "efficientnet_lite0.npz"
 def test_logits_are_the_packages() -> None:
     images = np.random.default_rng(0).integers(0, 256, (2, SIDE, SIDE, 3), dtype=np.uint8)
     bare = as_model(MODELS[NAME](1000), (SIDE, SIDE, 3), "efficientnet_lite")
-    model = starting_from(read_weights(NAME, NAME), bare)
+    model = with_values(bare, convert(read_weights(NAME, NAME), bare.shapes()))
     variables = jax.jit(model.init)(jax.random.key(0))
     assert sum(leaf.size for leaf in jax.tree.leaves(variables["params"])) == 4_652_008
     inputs = jnp.asarray(images, jnp.float32) / 127.5 - 1

@@ -21,7 +21,7 @@ from fdgjax.inference.trained_run import open_trained
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS, Backbone
 from fdgjax.models.client_model import as_model, make_client_model, make_network
-from fdgjax.models.pretrained.convert import read_weights, starting_from
+from fdgjax.models.pretrained.convert import convert, read_weights, with_values
 from fdgjax.run.console import Console
 from fdgjax.run.description import label_summary, labels_with_frozen
 from fdgjax.run.runner import Interrupted, run_config
@@ -245,7 +245,8 @@ def test_trunk_and_rest_start_from_a_file(tmp_path: Path) -> None:
     made = make_client_model(network, name, (SIDE, SIDE, 3), frozen=3, scaling="imagenet", weights=weights)
     assert made.trunk is not None
     assert made.trunk.stages == ("stem", "stage_1", "stage_2")
-    whole = starting_from(weights, as_model(network(), (SIDE, SIDE, 3), "imagenet"))
+    bare = as_model(network(), (SIDE, SIDE, 3), "imagenet")
+    whole = with_values(bare, convert(weights, bare.shapes()))
     variables, rest = (jax.jit(model.init)(jax.random.key(1)) for model in (whole, made.rest))
     chex.assert_trees_all_equal(merge(made.trunk.variables, rest), dict(variables))
     x, key = jnp.linspace(-1, 1, 2 * SIDE * SIDE * 3).reshape(2, SIDE, SIDE, 3), jax.random.key(0)

@@ -10,7 +10,7 @@ from fdgjax.cli.sweep import main, parser
 from fdgjax.config import make_config
 from fdgjax.sweeps.cells import Cell, own_specs, read_spec, spec_file
 from fdgjax.sweeps.grid import grid
-from fdgjax.sweeps.options import add_options, selected_cells, spanned
+from fdgjax.sweeps.options import add_options, spanned, sweep_of
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
@@ -108,7 +108,7 @@ def test_devices_are_the_configs_unless_the_command_says_otherwise() -> None:
         words = ["--out", "out", *([] if asked is None else ["--devices", str(asked)])]
         config = make_config("fedavg", "rotated_digits")
         config.devices = of_config
-        (cell,) = selected_cells([Cell("one", config)], parser.parse_args(words)).shown
+        (cell,) = sweep_of([Cell("one", config)], parser.parse_args(words)).shown
         assert cell.config.devices == devices
 
 

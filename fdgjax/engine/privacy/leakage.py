@@ -6,51 +6,21 @@ and sends may depend on the parameters that it trained alone. What is not certai
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.extend.core import Literal
 
 from fdgjax.contract import Batch, Context, Method, PyTree, ServerStep, Trained
 from fdgjax.data.federation import Federation
+from fdgjax.engine.dependence import depends
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten
 
-CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"})
-"""Primitives that call another jaxpr once; of others, such as loops, every result counts as depending on every
-argument."""
-
 TRIED_PAIRS = 8
 """Pairs of samples at which it is tried whether a loss mixes them."""
-
-
-def made_of(program: Any, sources: list[bool]) -> list[bool]:
-    """For each result of a jaxpr, whether it depends on one of the arguments that are `sources`."""
-    found = {var for var, source in zip(program.invars, sources, strict=True) if source}
-
-    def is_found(var: Any) -> bool:
-        return not isinstance(var, Literal) and var in found
-
-    for equation in program.eqns:
-        given = [is_found(var) for var in equation.invars]
-        results = [any(given)] * len(equation.outvars)
-        inner = next((value for value in equation.params.values() if hasattr(value, "jaxpr")), None)
-        if equation.primitive.name in CALLS and inner is not None and len(inner.jaxpr.invars) == len(given):
-            results = made_of(inner.jaxpr, given)
-        found |= {var for var, result in zip(equation.outvars, results, strict=True) if result}
-    return [is_found(var) for var in program.outvars]
-
-
-def depends(function: Callable[..., PyTree], *arguments: PyTree) -> bool:
-    """Whether any result of the function depends on its first argument."""
-    first, rest = arguments[0], arguments[1:]
-    sources = [True] * len(jax.tree.leaves(first)) + [False] * len(jax.tree.leaves(rest))
-    program = jax.make_jaxpr(function)(*arguments)
-    return any(made_of(program.jaxpr, sources))
 
 
 def states(method: Method, federation: Federation) -> tuple[PyTree, PyTree]:

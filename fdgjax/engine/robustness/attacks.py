@@ -6,13 +6,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from fdgjax.aggregation.updates import row_norms
 from fdgjax.aggregation.weighting import keep_rows, per_row
 from fdgjax.contract import Batch, Context, Method, Objective, ObjectiveResult, PyTree, Variables
 from fdgjax.data.federation import Federation
+from fdgjax.engine.dependence import depends
 from fdgjax.engine.local import Batching, training_batch
-from fdgjax.engine.privacy.leakage import depends
 from fdgjax.engine.traffic import traffic
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
@@ -260,7 +261,7 @@ def poisoned(attack: Attack, objective: Objective, hostile: jax.Array) -> Object
 
     def on_poison(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         changed = changed_of(batch)
-        mixed = jax.tree.map(lambda new, old: jnp.where(hostile, new, old), changed, batch)
+        mixed = optax.tree.where(hostile, changed, batch)
         return objective(variables, mixed, key, context)
 
     return on_poison

@@ -36,7 +36,6 @@ from fdgjax.objectives import entropies, entropy, information_maximisation, repl
 from fdgjax.objectives.self_supervised import directions
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.fields import key
-from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten, module_of, norm_paths, unflatten
 
@@ -122,7 +121,7 @@ def shot(model: Model, how: "AdaptationConfig", method: AdaptFn | None) -> Adapt
     del method
     path = last_linear(model, how)
     last = module_of(path)
-    if all(module_of(path) == last for path in flatten(jax.eval_shape(model.init, any_key()))):
+    if all(module_of(path) == last for path in flatten(model.shapes())):
         raise UserError(
             f"config.adaptation.kind got '{how.kind}', which trains everything before the last layer, but all that is "
             "frozen; expected t3a, none or own"
@@ -189,7 +188,7 @@ def class_directions(features: jax.Array, logits: jax.Array, mask: jax.Array, mo
 
 def norms_of(model: Model, how: "AdaptationConfig") -> frozenset[str]:
     """The paths of the model's BatchNorm layers; raises a `UserError` if there are none."""
-    found = norm_paths(jax.eval_shape(model.init, any_key()))
+    found = norm_paths(model.shapes())
     if not found:
         raise UserError(
             f"config.adaptation.kind got '{how.kind}', which adapts BatchNorm, and the trained part of the model has "
@@ -201,7 +200,7 @@ def norms_of(model: Model, how: "AdaptationConfig") -> frozenset[str]:
 def last_linear(model: Model, how: "AdaptationConfig") -> str:
     """The path of the last layer's kernel; raises a `UserError` if that layer does not make the logits."""
     path = last_layer(model)
-    if path not in flatten(jax.eval_shape(model.init, any_key())):
+    if path not in flatten(model.shapes()):
         raise UserError(
             f"config.adaptation.kind got '{how.kind}', which needs a network that ends in a linear layer; this one "
             f"ends in {module_of(path).partition('/')[2]}; expected statistics, tent, none or own"

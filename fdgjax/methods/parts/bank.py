@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from fdgjax.aggregation.weighting import keep_rows
-from fdgjax.contract import Context, Method, Prepared, PrepareFn, PyTree, Samples, ServerStep
-from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend
+from fdgjax.contract import Context, Method, Prepared, PrepareFn, PyTree, Samples
+from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, aux, extend, keeping_more
 
 
 class Bank(NamedTuple):
@@ -84,13 +84,7 @@ def with_shown(base: Method, shapes: Callable[[Fresh], PyTree], prepare: Prepare
         shown = jax.tree.map(lambda leaf, new: leaf.at[places].set(new), shown, latest)
         return Extended(average, Bank(shown, there.at[places].set(there[places] | seen))), info
 
-    def update(
-        server: Extended, clients: Extended, step: Extended, server_step: ServerStep
-    ) -> tuple[Extended, Extended]:
-        server, clients = extended.update(server, clients, step.base, server_step)
-        return server._replace(more=step.more), clients
-
-    return extended._replace(prepare=prepare, aggregate=aggregate, update=update)
+    return extended._replace(prepare=prepare, aggregate=aggregate, update=keeping_more(extended))
 
 
 def draw_others(who: jax.Array, which: jax.Array, context: Context, count: int) -> DrawnImages:

@@ -31,6 +31,7 @@ from fdgjax.contract import (
     ServerStep,
     ServerTraining,
     Trained,
+    UpdateFn,
     Variables,
 )
 from fdgjax.data.federation import Federation
@@ -164,6 +165,16 @@ def extend(
         server_training=server_training_within(base.server_training, at_server) if base.server_training else None,
         updates=lens_within(in_message, base.updates),
     )
+
+
+def keeping_more(extended: Method) -> UpdateFn:
+    """An `update` for an `aggregate` that returns the base's and what the server's addition becomes."""
+
+    def update(server: Extended, clients: PyTree, step: Extended, server_step: ServerStep) -> tuple[Extended, PyTree]:
+        server, clients = extended.update(server, clients, step.base, server_step)
+        return server._replace(more=step.more), clients
+
+    return update
 
 
 def lens_within(outer: Lens, inner: Lens) -> Lens:

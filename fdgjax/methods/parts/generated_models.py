@@ -11,7 +11,7 @@ from fdgjax.contract import Model, PyTree, Variables
 from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, ByStart, ClientHyper, hyper, momentum_of
 from fdgjax.methods.parts.optimizers import optimizer
 from fdgjax.models.hypernetwork import HyperNetwork, find_layers
-from fdgjax.utils.random import any_key, draw_each
+from fdgjax.utils.random import draw_each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +87,7 @@ def embedding_dim(h: HyperNetHyper, clients: int) -> int:
 
 def build_network(model: Model, h: HyperNetHyper) -> HyperNetwork:
     """The hypernetwork for a client model, its heads found from the model's parameter tree."""
-    shapes = jax.eval_shape(model.init, any_key())
+    shapes = model.shapes()
     return HyperNetwork(find_layers(shapes["params"]), hidden=h.hidden, depth=h.depth)
 
 

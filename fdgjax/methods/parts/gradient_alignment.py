@@ -114,7 +114,7 @@ def skipping(optimizer: optax.GradientTransformation) -> optax.GradientTransform
     ) -> tuple[PyTree, PyTree]:
         def one(g: jax.Array, state: PyTree, w: jax.Array, keep: jax.Array) -> tuple[jax.Array, PyTree]:
             stepped = flexible.update(g, state, w, **more)
-            return jax.tree.map(lambda new, old: jnp.where(keep, new, old), stepped, (jnp.zeros_like(g), state))
+            return optax.tree.where(keep, stepped, (jnp.zeros_like(g), state))
 
         both = jax.tree.map(one, updates, states, params, kept)
         steps, after = (jax.tree.map(lambda _, pair, part=part: pair[part], updates, both) for part in (0, 1))

@@ -92,7 +92,7 @@ def renewed(optimizer: optax.GradientTransformation, at: int) -> optax.GradientT
         updates: PyTree, state: Renewed, params: PyTree | None = None, *, round: jax.Array, **others: Any
     ) -> tuple[PyTree, Renewed]:
         now = (round >= at) & ~state.renewed
-        inner = jax.tree.map(lambda new, old: jnp.where(now, new, old), flexible.init(params), state.inner)
+        inner = optax.tree.where(now, flexible.init(params), state.inner)
         updates, inner = flexible.update(updates, inner, params, round=round, **others)
         return updates, Renewed(inner, state.renewed | now)
 

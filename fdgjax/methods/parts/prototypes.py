@@ -12,8 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fdgjax.contract import Batch, Context, Method, Model, Prepared, PyTree, Samples, ServerStep
-from fdgjax.methods.parts.extend import Extended, Fresh, aux, extend
+from fdgjax.contract import Batch, Context, Method, Model, Prepared, PyTree, Samples
+from fdgjax.methods.parts.extend import Extended, Fresh, aux, extend, keeping_more
 from fdgjax.methods.parts.requirements import output_shapes
 
 
@@ -55,10 +55,8 @@ def exchanging_prototypes(
     extended = extend(base, server=begin, sent=lambda server, row: server.more, message=aux)
 
     def prepare(context: Context, samples: Samples) -> Prepared:
-        key = jax.random.key(0)  # dropout is off: nothing is drawn from it
-
         def outputs(batch: Batch) -> tuple[jax.Array, jax.Array]:
-            output, _ = model.apply(context.received, batch.inputs, False, key)
+            output = model.evaluate(context.received, batch.inputs)
             counted = (batch.mask * batch.label_weight)[:, None]
             return output.features, jax.nn.one_hot(batch.labels, output.logits.shape[1]) * counted
 
@@ -72,8 +70,4 @@ def exchanging_prototypes(
         average, info = extended.aggregate(server, clients, messages, weights)
         return Extended(average, combine(server.more, messages.more, weights)), info
 
-    def update(server: Extended, clients: PyTree, step: Extended, server_step: ServerStep) -> tuple[Extended, PyTree]:
-        server, clients = extended.update(server, clients, step.base, server_step)
-        return server._replace(more=step.more), clients
-
-    return extended._replace(prepare=prepare, aggregate=aggregate, update=update)
+    return extended._replace(prepare=prepare, aggregate=aggregate, update=keeping_more(extended))

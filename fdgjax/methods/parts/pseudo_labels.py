@@ -76,6 +76,5 @@ LABELLERS: Mapping[str, Callable[[Output, jax.Array], PseudoLabels]] = {
 
 def outputs_for_all(model: Model, variables: Variables, samples: Samples) -> Output:
     """A model's outputs for all samples of a client, in evaluation mode, `[longest, ...]`."""
-    key = jax.random.key(0)  # dropout is off: nothing is drawn from it
-    output: Output = samples.each(lambda batch: model.apply(variables, batch.inputs, False, key)[0])
+    output: Output = samples.each(lambda batch: model.evaluate(variables, batch.inputs))
     return output

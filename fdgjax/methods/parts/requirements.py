@@ -10,7 +10,6 @@ from fdgjax.contract import Model, Output
 from fdgjax.data.augmentations.view import IMAGE_AXES
 from fdgjax.models.depth import depth_order
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten, norm_paths
 
 
@@ -35,7 +34,7 @@ class Given(NamedTuple):
 
     def paths(self) -> Iterable[str]:
         """The paths of the model's variables."""
-        return flatten(jax.eval_shape(self.model.init, any_key()))
+        return flatten(self.model.shapes())
 
 
 class Need(NamedTuple):
@@ -67,7 +66,7 @@ def has_path(end: str) -> Callable[[Given], bool]:
 
 BATCH_NORM = Need(
     "a model without BatchNorm in its trained part, with which it is FedAvg",
-    lambda given: bool(norm_paths(jax.eval_shape(given.model.init, any_key()))),
+    lambda given: bool(norm_paths(given.model.shapes())),
     "config.model.unit=norm, or a network with BatchNorm after its frozen stages, such as resnet10",
     unit="norm",
 )
@@ -145,10 +144,9 @@ SEVERAL_DOMAINS = Need(
 
 def output_shapes(model: Model, image_shape: tuple[int, ...]) -> Output:
     """Shapes of a model's outputs for one image."""
-    variables = jax.eval_shape(model.init, any_key())
+    variables = model.shapes()
     image = jax.ShapeDtypeStruct((1, *image_shape), "float32")
-    output: Output
-    output, _ = jax.eval_shape(lambda v, x, key: model.apply(v, x, False, key), variables, image, any_key())
+    output: Output = jax.eval_shape(model.evaluate, variables, image)
     return output
 
 
@@ -160,6 +158,6 @@ def last_layer(model: Model) -> str:
 def projection_size(model: Model) -> int:
     """The dimension of a model's projections: the outputs of its projector, or of its last layer if it has no
     projector."""
-    shapes = flatten(jax.eval_shape(model.init, any_key()))
+    shapes = flatten(model.shapes())
     out = "params/projector/out/kernel"
     return int(shapes[out if out in shapes else last_layer(model)].shape[-1])

@@ -10,7 +10,6 @@ from fdgjax.aggregation.weighting import normalise_weights, weighted_sum
 from fdgjax.contract import Context, LabelFn, Method, Model, PyTree, Trained, Variables
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
 from fdgjax.utils.variables import flatten
 
@@ -87,7 +86,7 @@ def keep_personal(personal: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]
 
 def has_own(model: Model, label: LabelFn) -> bool:
     """Whether clients have variables that others do not have."""
-    shapes = jax.eval_shape(model.init, any_key())
+    shapes = model.shapes()
     return any(label(path) != "shared" for path in flatten(shapes))
 
 

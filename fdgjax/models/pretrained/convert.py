@@ -17,7 +17,6 @@ from fdgjax.models.pretrained.hosted_weights import check_network
 from fdgjax.models.pretrained.weight_files import read_tensors
 from fdgjax.models.pretrained.weight_names import LEAVES, PRETRAINED, Shape, WeightPattern
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten, module_of, unflatten
 
 HEADS = ("gaussian", "projector", "highlighter", "adapter")
@@ -79,19 +78,6 @@ def note_scaling(weights: WeightFile, scaling: str) -> None:
     LOGGER.info(f"images are scaled by data.scaling={scaling}{agrees} {names.published} expect")
 
 
-def starting_from(weights: WeightFile, model: Model) -> Model:
-    """The model, with the file's weights instead of those that `init` draws.
-
-    If the file has no last layer, or one for another number of classes, the initialised one stays. A log line says
-    which last layer it is.
-
-    Raises:
-      UserError: a tensor that is missing, surplus or of another shape, with numbers that are not finite or variances
-        below zero; the first one is named.
-    """
-    return with_values(model, convert(weights, jax.eval_shape(model.init, any_key())))
-
-
 def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:
     """The model, with given values by path instead of those that `init` draws; values of other paths are ignored."""
 
@@ -103,7 +89,15 @@ def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:
 
 
 def convert(weights: WeightFile, shapes: Variables) -> dict[str, np.ndarray]:
-    """The file's variables by path, for a model whose variables have these shapes and types; see `starting_from`."""
+    """The file's variables by path, for a model whose variables have these shapes and types.
+
+    Without those of the last layer if the file has none, or one for another number of classes. A log line says which
+    last layer it is.
+
+    Raises:
+      UserError: a tensor that is missing, surplus or of another shape, with numbers that are not finite or variances
+        below zero; the first one is named.
+    """
     wanted = {path: leaf for path, leaf in flatten(shapes).items() if not module_of(path).startswith(HEADS)}
     rows = {path: row_of(path, weights.network) for path in wanted}
     names = {path: tensor_name(path, rows[path]) for path in wanted}

@@ -9,9 +9,9 @@ import pytest
 
 from fdgjax.contract import Method
 from fdgjax.data.federation import Federation, pool
+from fdgjax.engine.dependence import depends
 from fdgjax.engine.privacy.leakage import (
     client_leaks,
-    depends,
     mixes_samples,
     sample_leaks,
     takes_another_mean,

@@ -18,7 +18,7 @@ from fdgjax.contract import Model
 from fdgjax.experiments import build
 from fdgjax.models import HEADS, MODELS
 from fdgjax.models.client_model import as_model
-from fdgjax.models.pretrained.convert import convert, read_weights, starting_from
+from fdgjax.models.pretrained.convert import convert, read_weights, with_values
 from fdgjax.models.pretrained.weight_names import PRETRAINED
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import flatten
@@ -151,7 +151,8 @@ LONG = ("resnet50_imagenet", "densenet121", "deit_b")
     ],
 )
 def test_logits_are_those_of_pytorch(name: str, tmp_path: Path) -> None:
-    model, x = starting_from(read_weights(saved(weights_for(name), tmp_path), name), model_of(name)), images(name)
+    bare, x = model_of(name), images(name)
+    model = with_values(bare, convert(read_weights(saved(weights_for(name), tmp_path), name), bare.shapes()))
     ours = jax.jit(lambda x: model.apply(model.init(jax.random.key(0)), x, False, jax.random.key(0))[0].logits)(x)
     largest = float(np.abs(torch_numbers(name)["logits"]).max())
     check(name, {"logits": ours}, rtol=1e-3, atol=1e-3 * largest)
