@@ -7,7 +7,6 @@ import numpy as np
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching
 from fdgjax.engine.privacy import Exposure
-from fdgjax.engine.privacy.dp_sgd import number_of_steps
 
 
 def of_clients(clients_per_round: int, batching: Batching, federations: Sequence[Federation]) -> list[Exposure]:
@@ -22,7 +21,7 @@ def of_samples(clients_per_round: int, batching: Batching, federations: Sequence
     del clients_per_round
     sizes = {int(size) for one in federations for size in np.asarray(one.train.length)}
     return [
-        Exposure("poisson", min(batching.batch_size, size), size, number_of_steps(batching, size))
+        Exposure("poisson", min(batching.batch_size, size), size, batching.epochs * batching.steps(size))
         for size in sorted(sizes)
         if size
     ]

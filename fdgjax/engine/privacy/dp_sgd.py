@@ -10,23 +10,15 @@ Batches vary in size, so they are processed B samples at a time, and none is tru
 """
 
 from functools import partial
-from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from fdgjax.contract import Batch, Context, PyTree, Trained, Variables
-from fdgjax.engine.local import Batching, LocalData, LocalTraining, slice_rows, training_batch
+from fdgjax.engine.local import LocalData, LocalTraining, slice_rows, training_batch
 from fdgjax.engine.privacy.noise import Privacy, clip_norm, gaussian_noise
 from fdgjax.utils.random import draw_each
-
-Number = TypeVar("Number", int, jax.Array)
-
-
-def number_of_steps(batching: Batching, count: Number) -> Number:
-    """Steps of all epochs over `count` samples, as many as in training without noise."""
-    return batching.epochs * (count // batching.batch_size if batching.drop_last else -(-count // batching.batch_size))
 
 
 def train_privately(
@@ -49,7 +41,7 @@ def train_privately(
     """
     federation, rows, count, _ = data
     batching, longest, size = training.batching, len(rows), training.batching.batch_size
-    steps = number_of_steps(batching, count)
+    steps, most = batching.epochs * batching.steps(count), batching.epochs * batching.steps(longest)
     optimizer = optax.with_extra_args_support(training.optimizer)
     expected = jnp.maximum(jnp.minimum(size, count), 1).astype(jnp.float32)
     rate = expected / jnp.maximum(count, 1).astype(jnp.float32)
@@ -99,7 +91,7 @@ def train_privately(
         return {**variables, "params": params}, state, total + losses, seen + number
 
     start = (context.received, begin, jnp.zeros((), jnp.float32), jnp.zeros((), count.dtype))
-    variables, state, total, seen = training.repeat(steps, number_of_steps(batching, longest), step, start)
+    variables, state, total, seen = training.repeat(steps, most, step, start)
     mean_loss = jnp.where(seen > 0, total / jnp.maximum(seen, 1).astype(jnp.float32), jnp.nan)
     return Trained(variables, state, mean_loss, steps)
 

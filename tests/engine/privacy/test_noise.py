@@ -19,9 +19,11 @@ from fdgjax.engine import State, compile_round
 from fdgjax.engine.local import Batching, LocalData, LocalTraining, train_locally
 from fdgjax.engine.privacy.dp_sgd import train_privately
 from fdgjax.engine.privacy.noise import Privacy, clip_norm
+from fdgjax.methods.parts.optimizers import scale_by_progress
 from tests.toys import BATCH, INIT, LENGTHS, build, by_numpy, close, flat, make_plan, reorder, toy_federation
 
 CLIP, NOISE = 0.7, 1.3
+RATE_1 = optax.sgd(1.0)
 NUMBERS = st.floats(width=32, allow_nan=True, allow_infinity=True, allow_subnormal=False)
 clipped = jax.jit(clip_norm)
 
@@ -135,9 +137,9 @@ def test_the_server_moves_by_the_mean_of_the_clipped_updates() -> None:
         np.testing.assert_allclose(each, expected, rtol=1e-4, atol=1e-6)
 
 
-def of_client(place: int, objective: Any, batching: Batching, privacy: Privacy | None) -> Any:
-    """One client's training by gradient descent with rate 1 from the same variables, private or not."""
-    method, federation, optimizer = build("fedavg", toy_federation()), toy_federation(), optax.sgd(1.0)
+def of_client(place: int, objective: Any, batching: Batching, privacy: Privacy | None, optimizer: Any = RATE_1) -> Any:
+    """One client's training by gradient descent from the same variables, private or not."""
+    method, federation = build("fedavg", toy_federation()), toy_federation()
 
     @jax.jit
     def train(federation: Federation) -> Any:
@@ -158,9 +160,14 @@ def of_client(place: int, objective: Any, batching: Batching, privacy: Privacy |
 
 @pytest.mark.slow
 def test_without_noise_and_clipping_it_is_gradient_descent_on_the_whole_client() -> None:
-    # A batch as large as the client takes every sample in every step.
-    batching = Batching(3, 9, False)
-    (plain, _), (private, _) = (of_client(3, None, batching, how) for how in (None, Privacy(1e9, 0.0, samples=True)))
+    # A batch as large as the client takes every sample in every step, and none of its padding.
+    batching, slower = (
+        Batching(3, 9, False),
+        optax.chain(optax.sgd(1.0), scale_by_progress(lambda done: 1 / (1 + done))),
+    )
+    (plain, _), (private, _) = (
+        of_client(1, None, batching, how, slower) for how in (None, Privacy(1e9, 0.0, samples=True))
+    )
     close(plain.variables, private.variables)
     np.testing.assert_allclose(plain.loss, private.loss, rtol=1e-5)
     assert int(plain.steps) == int(private.steps) == 3

@@ -15,6 +15,7 @@ from fdgjax.contract import Batch, Context, Method, PyTree
 from fdgjax.engine.robustness.attacks import (
     ATTACKS,
     Attack,
+    behind_backdoor,
     check_attack,
     forge,
     hostile_ids,
@@ -72,6 +73,9 @@ def test_mixing_comes_before_the_rule_and_shares_are_those_of_what_was_sent() ->
     np.testing.assert_allclose(vectors(after.update), np.tile(honest, (N, 1)), rtol=1e-4, atol=1e-5)
     assert verdict.share.sum() == pytest.approx(1)
     assert verdict.share[0] < 0.01
+    after, verdict = defended(Defence(rule=ROBUST["geometric_median"], mixing=True), messages(), np.ones(N, np.float32))
+    of_sent = np.tile(verdict.share @ vectors(messages().update), (N, 1))
+    np.testing.assert_allclose(vectors(after.update), of_sent, rtol=1e-4, atol=1e-5)
     with pytest.raises(UserError, match="got True without a rule"):
         defence_of(config_of(defence={"mixing": True}).defence)
 
@@ -152,6 +156,14 @@ def test_a_backdoor_is_in_a_share_of_samples_and_not_of_the_padding(there: int, 
     assert np.asarray(found.inputs.sum((1, 2, 3)) > 0).tolist() == [True] * shown + [False] * (8 - shown)
 
 
+def test_a_backdoor_is_looked_for_behind_the_samples_of_other_classes() -> None:
+    labels, there = jnp.asarray([0, 1, 2, 0, 1], jnp.int32), jnp.asarray([1.0, 1.0, 1.0, 1.0, 0.0])
+    found = behind_backdoor(Batch(jnp.zeros((5, 8, 8, 1)), labels, there))
+    assert np.asarray(found.mask).tolist() == [0, 1, 1, 0, 0]
+    assert np.asarray(found.labels).tolist() == [0] * 5
+    assert np.asarray(found.inputs.sum((1, 2, 3)) > 0).all()
+
+
 @pytest.mark.slow
 def test_a_client_without_numbers_is_cut_from_its_round_on_and_recorded() -> None:
     """The ids of the toy federation are 11, 14, 17 and 20."""
@@ -170,6 +182,23 @@ def test_a_client_without_numbers_is_cut_from_its_round_on_and_recorded() -> Non
     assert [factor > 0 for factor in record["defence/factor"]] == [True, False, True, True]
     assert record["defence/share"][1] == record["defence/distance"][1] == 0
     assert not [key for key in round_record(1, jax.device_get(before)._replace(verdict=None)) if "defence" in key]
+
+
+@pytest.mark.slow
+def test_the_noise_of_an_attack_is_drawn_anew_in_every_round() -> None:
+    method = shared_method("fedavg")
+
+    def watched(server: PyTree, clients: PyTree, messages: Message, weights: Any) -> Any:
+        return method.aggregate(server, clients, messages, weights)[0], messages.update
+
+    attack = Attack(ATTACKS["gaussian"], (14,))
+    case = make_case(method._replace(aggregate=watched), plan=make_plan(epochs=1)._replace(attack=attack))
+    state, units = case.start(), []
+    for _ in range(2):
+        state, info = case.round(state, case.federation)
+        sent = flat(jax.tree.map(lambda leaf: leaf[1], info.coefficients))
+        units.append(sent / np.linalg.norm(sent))
+    assert abs(units[0] @ units[1]) < 6 / units[0].size ** 0.5
 
 
 @pytest.mark.slow
