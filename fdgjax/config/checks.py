@@ -6,7 +6,7 @@ several keys are here.
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flax.traverse_util import flatten_dict
@@ -113,16 +113,30 @@ def readers(config: Config) -> list[Readers]:
     ]
 
 
-def check_unused(config: Config) -> None:
-    """Raises a `UserError` for a key that nothing reads."""
+class Unused(NamedTuple):
+    """A key that is set and that nothing reads: its value, its default, and why nothing reads it, with the ways out."""
+
+    key: str
+    value: Any
+    default: Any
+    why: str
+    ways: str
+
+
+def unused(config: Config) -> Iterator[Unused]:
+    """The keys that are set and that nothing reads."""
     own, default = (flatten_dict(dataclasses.asdict(one), sep=".") for one in (config, Config(method=config.method)))
     for keys, other, reads, values in readers(config):
-        if not reads and (set_ := [key for key in keys if own[key] != default[key]]):
-            ways = f"config.{other}={' or '.join(values)}" if values else f"another config.{other}"
-            raise UserError(
-                f"config.{set_[0]} got {own[set_[0]]!r}, but config.{other}={own[other]} does not use it; expected "
-                f"{default[set_[0]]!r}, or {ways}"
-            )
+        ways = f"config.{other}={' or '.join(values)}" if values else f"another config.{other}"
+        for key in () if reads else keys:
+            if own[key] != default[key]:
+                yield Unused(key, own[key], default[key], f"config.{other}={own[other]} does not use it", ways)
+
+
+def check_unused(config: Config) -> None:
+    """Raises a `UserError` for a key that nothing reads."""
+    for key, value, default, why, ways in unused(config):
+        raise UserError(f"config.{key} got {value!r}, but {why}; expected {default!r}, or {ways}")
 
 
 def check_figures(config: Config) -> None:

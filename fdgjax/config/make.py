@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
+from flax.traverse_util import flatten_dict, unflatten_dict
 
-from fdgjax.config.checks import check_config
+from fdgjax.config.checks import check_config, unused
 from fdgjax.config.presets import PRESETS, dataset_of
 from fdgjax.config.schema import Config
 from fdgjax.data.numeric_labels import TASKS
@@ -69,23 +70,42 @@ def from_plain(plain: Mapping[str, Any]) -> Config:
             f"method.name='{entry.name}' but the other method.* keys belong to another method; "
             f"start from --config={entry.name} instead of setting method.name"
         )
+    config = typed(plain)
+    check_config(config)
+    return resolved(config)
+
+
+def typed(plain: Mapping[str, Any]) -> Config:
+    """The config of nested plain data with all keys of its registered method, not checked."""
     sections = {name: section(**plain[name]) for name, section in SECTIONS.items()}
-    typed = Config(**{**plain, **sections, "method": entry.hyper(**method)})
-    check_config(typed)
-    return resolved(typed)
+    method = METHODS[plain["method"]["name"]].hyper(**plain["method"])
+    return Config(**{**plain, **sections, "method": method})
 
 
 def completed(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """A config as nested plain data, with missing keys (added to the package after it was written) at their defaults. A
-    config whose method is not registered is returned unchanged."""
+    """A config as nested plain data, as this version of the package would have written it: missing keys, added after it
+    was written, have their defaults, and so have keys that nothing reads, which earlier versions took without an
+    effect. A config whose method is not registered is returned unchanged."""
     method = METHODS.get(plain["method"]["name"])
     if method is None:
         return dict(plain)
     defaults = dataclasses.asdict(Config(method=method.hyper(name=method.name)))
-    return {
+    full = {
         key: {**default, **plain.get(key, {})} if isinstance(default, dict) else plain.get(key, default)
         for key, default in defaults.items()
     } | {key: value for key, value in plain.items() if key not in defaults}
+    return without_unused(full)
+
+
+def without_unused(plain: dict[str, Any]) -> dict[str, Any]:
+    """The config with keys that nothing reads at their defaults; unchanged where it has keys or choices that this
+    version of the package lacks."""
+    try:
+        idle = list(unused(typed(plain)))
+    except (TypeError, LookupError, UserError):
+        return plain
+    flat = flatten_dict(plain, keep_empty_nodes=True, sep=".") | {one.key: one.default for one in idle}
+    return unflatten_dict(flat, sep=".")
 
 
 def resolved(config: Config) -> Config:

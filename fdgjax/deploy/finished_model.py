@@ -34,7 +34,7 @@ def open_model(file: Path) -> Classifier:
       UserError: no such file, one without these facts, another version's config, or a method that learns no labels.
     """
     variables, facts = read_model(file)
-    terms, client = from_words(facts["terms"]), int(facts["client"])
+    terms, client = from_words(facts["terms"], earlier=True), int(facts["client"])
     if METHODS[terms.config.method.name].unlabelled:
         raise UserError(f"{file} is a model of '{terms.config.method.name}', which learns without labels")
     names = domain_names(terms)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.config import Config, experiment_identity, from_plain, to_plain
+from fdgjax.config import Config, completed, experiment_identity, from_plain, to_plain
 from fdgjax.config.privacy import in_round, refuse_leaks
 from fdgjax.config.robustness import refuse_attack
 from fdgjax.contract import Execution, Method, PyTree, Setup
@@ -124,15 +124,20 @@ def federation_facts(terms: Terms) -> dict[str, Any]:
     return {name: getattr(terms, name) for name in names}
 
 
-def from_words(words: str) -> Terms:
+def from_words(words: str, *, earlier: bool = False) -> Terms:
     """The inverse of `to_words`.
+
+    Args:
+      words: the terms.
+      earlier: whether an earlier version may have written them: keys that its config lacks then have their defaults.
+        Two parties that train together have one version.
 
     Raises:
       UserError: a config of another version, or an invalid one.
     """
     found = json.loads(words)
     try:
-        config = from_plain(found["config"])
+        config = from_plain(completed(found["config"]) if earlier else found["config"])
     except (KeyError, TypeError) as error:
         raise UserError(
             f"the server's config cannot be read ({error}); expected one of this version of fdgjax; install the "

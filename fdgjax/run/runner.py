@@ -128,6 +128,9 @@ def run_experiment(
         return dict(summary)
     held = dataclasses.replace(config, rounds=earlier or config.rounds)
     with own_or_see(path, held, console.say) as workdir:
+        outputs = [RunOutput(config, workdir)]
+        if earlier:
+            refuse_other_state(experiment, outputs, console)
         if earlier and is_coordinator():
             prolong(workdir, config, earlier)
             console.say(f"a run of {earlier} rounds, continued to {config.rounds}")
@@ -135,8 +138,14 @@ def run_experiment(
         console.say("\n".join([histogram(experiment), *notes(experiment)]))
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
-        outputs = [RunOutput(config, workdir)]
         return summed_up(outputs, train_with_records(experiment, outputs, console, stop, observers))[0]
+
+
+def refuse_other_state(experiment: Experiment, outputs: Sequence[RunOutput], console: Console) -> None:
+    """Raises a `UserError` if the newest checkpoint holds a state of another structure, as of an earlier version: a
+    finished run that cannot go on stays finished."""
+    with contextlib.closing(open_outputs(outputs, console.say)) as checkpoints:
+        checkpoints.restore(state_shapes(experiment))
 
 
 def check_same_config(config: Config) -> None:

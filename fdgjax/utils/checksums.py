@@ -123,9 +123,11 @@ def read_checked_json(path: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        wanted = content.pop(CHECKSUM)
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        wanted = content.pop(CHECKSUM, None)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise Damaged(f"{path} is damaged ({type(error).__name__}: {error}); expected JSON with a checksum") from error
+    if wanted is None:
+        raise Damaged(f"{path} is damaged or of a version before checksums (it has no {CHECKSUM}); expected one")
     if wanted != json_sha256(content):
         raise Damaged(f"{path} is damaged: its content does not have the checksum that was written with it")
     return content

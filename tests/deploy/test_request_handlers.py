@@ -229,6 +229,15 @@ def test_the_command_says_which_units_a_method_gets(tmp_path: Path, caplog: pyte
     assert "so that its units are model.unit=norm" in caplog.text
 
 
+def test_the_terms_of_an_earlier_version_get_the_defaults_of_later_keys(trial: Trial) -> None:
+    words = json.loads(to_words(trial.terms))
+    del words["config"]["method"]["server_epsilon"], words["config"]["data"]["split_seed"]
+    assert from_words(json.dumps(words), earlier=True) == trial.terms
+    # Parties that train together have one version.
+    with pytest.raises(UserError):
+        from_words(json.dumps(words))
+
+
 def test_terms_travel_as_words(trial: Trial) -> None:
     assert from_words(to_words(trial.terms)) == trial.terms
 

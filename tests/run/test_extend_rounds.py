@@ -1,5 +1,6 @@
 """A run continued for more rounds is the run that had them from the start, bit for bit, or is refused in one line."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console as RichConsole
 
@@ -18,6 +20,7 @@ from fdgjax.experiments import build
 from fdgjax.methods import METHODS
 from fdgjax.run.console import Console
 from fdgjax.run.extend_rounds import CONTINUED, programs
+from fdgjax.run.records import History, open_checkpoints
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.utils.checksums import read_checked_json
 from fdgjax.utils.errors import UserError
@@ -184,3 +187,20 @@ def test_programs_depend_on_the_number_of_rounds_by_a_schedule_alone(method: str
     config = scheduled(small(cache, method, model, batch_size=32), "constant")
     same = programs(build(config)) == programs(build(of_rounds(config, 40)))
     assert same == (method not in SCHEDULED)
+
+
+@pytest.mark.slow
+def test_a_state_of_another_structure_is_one_line_and_changes_nothing(cache: Path, tmp_path: Path) -> None:
+    config = small(cache, rounds=1)
+    whole(config, tmp_path)
+    (step,) = (tmp_path / "checkpoints").glob("[0-9]*")
+    shutil.rmtree(step)
+    history = History([[{"round": 1}]], 1.0)
+    with contextlib.closing(open_checkpoints(tmp_path / "checkpoints", pytest.fail)) as checkpoints:
+        checkpoints.save(1, {"earlier": np.zeros(3)}, history)
+    before = records_of(tmp_path)
+    with pytest.raises(UserError, match="holds a state of another structure") as error:
+        whole(of_rounds(config, 2), tmp_path)
+    assert "\n" not in str(error.value)
+    assert records_of(tmp_path) == before
+    assert (tmp_path / "summary.json").is_file()

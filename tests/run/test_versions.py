@@ -72,3 +72,15 @@ def test_a_run_says_with_what_it_began_and_that_it_goes_on_with_another(tmp_path
     write_checked_json(workdir.config, read_checked_json(workdir.config) | {"versions": before})
     here = library_versions()["jax"]
     assert note_programs(path) == f"the run began with jax 0.1.2 and goes on with jax {here}: its numbers may change"
+
+
+def test_a_run_of_before_commits_were_recorded_says_that_it_goes_on_with_another_version(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    workdir = open_workdir(path, Config())
+    content = read_checked_json(workdir.config)
+    del content["commit"]
+    write_checked_json(workdir.config, content)
+    words = "the run began with an earlier fdgjax{} and goes on with this one{}: its numbers may change"
+    assert note_programs(path) == words.format("", "")
+    write_checked_json(workdir.config, content | {"versions": content["versions"] | {"jax": "0.1.2"}})
+    assert note_programs(path) == words.format(", jax 0.1.2", f", jax {library_versions()['jax']}")

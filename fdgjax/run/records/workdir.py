@@ -158,14 +158,17 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
 
 def note_programs(path: Path) -> str:
     """A note for a folder whose run began with other versions of the libraries, or at another commit, than it goes on
-    with; else empty. What its `config.json` does not record is not compared."""
+    with; else empty. What its `config.json` does not record is not compared; without an entry for the commit, it is of
+    an earlier version."""
     workdir = Workdir(path)
     content = read_config_file(workdir) if workdir.config.is_file() else {}
     there = {**content.get("versions", {}), "commit": content.get("commit", "")}
     here = {**library_versions(), "commit": commit()}
     names = [name for name, own in here.items() if own and there.get(name) and there[name] != own]
     then, now = (", ".join(f"{name} {found[name]}" for name in names) for found in (there, here))
-    return f"the run began with {then} and goes on with {now}: its numbers may change" if names else ""
+    if content and "commit" not in content:
+        then, now = (", ".join(filter(None, words)) for words in (("an earlier fdgjax", then), ("this one", now)))
+    return f"the run began with {then} and goes on with {now}: its numbers may change" if then else ""
 
 
 def write_description(workdir: Workdir, data: DataDescription) -> None:

@@ -77,7 +77,7 @@ def test_a_file_system_without_locks_is_said(config: Config, tmp_path: Path, mon
 def test_a_damaged_config_is_refused_in_one_line(damage: bytes, config: Config, tmp_path: Path) -> None:
     workdir = open_workdir(tmp_path / "run", config)
     workdir.config.write_bytes(damage)
-    with pytest.raises(Damaged, match=r"config.json is damaged .*restore it from a copy") as error:
+    with pytest.raises(Damaged, match=r"config.json is damaged .*; expected .*restore it from a copy") as error:
         open_workdir(tmp_path / "run", config)
     assert "\n" not in str(error.value)
 
@@ -92,6 +92,36 @@ def test_a_run_begun_before_a_key_existed_goes_on_with_its_default(config: Confi
     open_workdir(workdir.path, config)
     with pytest.raises(UserError, match=r"config\.dtype is float32 there and bfloat16 here"):
         open_workdir(workdir.path, dataclasses.replace(config, dtype="bfloat16"))
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("", "figures_resamples", 7),
+        ("adaptation", "support", 5),
+        ("attack", "clients", 3),
+        ("defence", "hostile", 2),
+    ],
+)
+def test_a_key_that_had_no_effect_when_it_was_set_keeps_no_run_from_going_on(
+    section: str, key: str, value: object, config: Config, tmp_path: Path
+) -> None:
+    workdir = open_workdir(tmp_path / "run", config)
+    content = read_checked_json(workdir.config)
+    (content["config"][section] if section else content["config"])[key] = value
+    with pytest.raises(UserError, match=f"{key} got {value}, but .* does not use it"):
+        from_plain(content["config"])
+    write_checked_json(workdir.config, content)
+    assert from_plain(read_config_file(workdir)["config"]) == config
+    open_workdir(workdir.path, config)
+
+
+def test_a_key_that_has_an_effect_stays(config: Config, tmp_path: Path) -> None:
+    other = dataclasses.replace(config, adaptation=dataclasses.replace(config.adaptation, kind="t3a", support=5))
+    workdir = open_workdir(tmp_path / "run", other)
+    assert from_plain(read_config_file(workdir)["config"]) == other
+    with pytest.raises(UserError, match=r"config\.adaptation\.kind is t3a there and own here"):
+        open_workdir(workdir.path, config)
 
 
 def test_a_summary_that_is_not_whole_is_no_end(tmp_path: Path) -> None:
