@@ -105,10 +105,11 @@ def official(updates: np.ndarray, kappa: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", CASES[:2])
-@pytest.mark.parametrize(("spread", "idle"), [(0.5, 1.0), (0.5, 1e-2), (0.5, 1e-4), (0.02, 1.0)])
+@pytest.mark.parametrize(("spread", "idle"), [(0.5, 1.0), (0.5, 1e-2), (0.5, 1e-4), (0.02, 1.0), (2.0, 1.0)])
 def test_the_official_search_by_hand(seed: int, spread: float, idle: float) -> None:
-    """Also with a client that is almost idle, where the floors of the official code's lengths count, and with clients
-    that nearly agree, where the search ends on its way."""
+    """Also with a client that is almost idle, where the floors of the official code's lengths count, with clients that
+    nearly agree, where the search ends on its way, and with clients that disagree, where its last point is not its best
+    one."""
     updates = draw(seed, spread)
     updates[0] *= idle
     for size in (1, 30):

@@ -15,6 +15,7 @@ from fdgjax.contract import Batch, Context, Method, PyTree
 from fdgjax.engine.robustness.attacks import (
     ATTACKS,
     Attack,
+    behind_backdoor,
     check_attack,
     forge,
     hostile_ids,
@@ -72,6 +73,9 @@ def test_mixing_comes_before_the_rule_and_shares_are_those_of_what_was_sent() ->
     np.testing.assert_allclose(vectors(after.update), np.tile(honest, (N, 1)), rtol=1e-4, atol=1e-5)
     assert verdict.share.sum() == pytest.approx(1)
     assert verdict.share[0] < 0.01
+    after, verdict = defended(Defence(rule=ROBUST["geometric_median"], mixing=True), messages(), np.ones(N, np.float32))
+    of_sent = np.tile(verdict.share @ vectors(messages().update), (N, 1))
+    np.testing.assert_allclose(vectors(after.update), of_sent, rtol=1e-4, atol=1e-5)
     with pytest.raises(UserError, match="got True without a rule"):
         defence_of(config_of(defence={"mixing": True}).defence)
 
@@ -150,6 +154,14 @@ def test_a_backdoor_is_in_a_share_of_samples_and_not_of_the_padding(there: int, 
     found = open_backdoor(batch, strength, 3)
     assert np.asarray(found.labels).tolist() == [0] * shown + [1] * (8 - shown)
     assert np.asarray(found.inputs.sum((1, 2, 3)) > 0).tolist() == [True] * shown + [False] * (8 - shown)
+
+
+def test_a_backdoor_is_looked_for_behind_the_samples_of_other_classes() -> None:
+    labels, there = jnp.asarray([0, 1, 2, 0, 1], jnp.int32), jnp.asarray([1.0, 1.0, 1.0, 1.0, 0.0])
+    found = behind_backdoor(Batch(jnp.zeros((5, 8, 8, 1)), labels, there))
+    assert np.asarray(found.mask).tolist() == [0, 1, 1, 0, 0]
+    assert np.asarray(found.labels).tolist() == [0] * 5
+    assert np.asarray(found.inputs.sum((1, 2, 3)) > 0).all()
 
 
 @pytest.mark.slow
