@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 ROUNDING = 9
-"""Decimals to which `(n + 1) * coverage` is rounded, so that 100 * 0.29 is 29 and not a little more or less."""
+"""Decimals to which `(n + 1) * coverage` is rounded, so that 100 * 0.07 is 7 and not a little more."""
 
 
 def scores_of(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -73,6 +73,13 @@ def test_the_set_is_the_head_of_the_ranking_and_depends_on_no_order() -> None:
     assert found.p_value > 0.05
 
 
+def test_accuracies_that_are_no_binary_fractions_are_as_equal_as_whole_numbers() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        whole = rng.integers(0, 5, size=(2, 2, 3))
+        assert best_set(whole / 10).p_all == best_set(whole * 1.0).p_all
+
+
 def test_one_method_or_one_pair_of_domain_and_seed_decides_nothing() -> None:
     assert best_set(np.full((1, 3, 3), 0.5)) == ((0,), 1.0, 1.0)
     assert len(best_set(np.array([0.1, 0.9]).reshape(2, 1, 1), draws=DRAWS).members) == 2

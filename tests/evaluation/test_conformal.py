@@ -30,10 +30,14 @@ def test_sets_are_nested_in_their_coverage(n: int, one: float, other: float, see
     p, scores = rng.dirichlet(np.ones(4), size=20), rng.random(n)
     smaller, larger = (prediction_sets(p, upper_quantile(scores, share)) for share in sorted((one, other)))
     assert not np.any(smaller & ~larger)
+    # The k-th smallest score is inside, too.
+    labels = rng.integers(4, size=20)
+    inside = prediction_sets(p, upper_quantile(scores_of(p, labels), one))[np.arange(20), labels]
+    assert inside.sum() == min(20, math.ceil(21 * one))
 
 
 def test_too_few_images_promise_nothing_but_all_classes() -> None:
     assert upper_quantile(np.arange(8.0), 0.9) == math.inf
     assert upper_quantile(np.arange(9.0)[::-1], 0.9) == 8
-    assert upper_quantile(np.arange(99.0), 0.29) == 28, "100 * 0.29 is a little less than 29"
+    assert upper_quantile(np.arange(99.0), 0.07) == 6, "100 * 0.07 is a little more than 7"
     assert prediction_sets(np.ones((2, 3)) / 3, math.inf).all()

@@ -69,11 +69,20 @@ def test_of_two_targets_an_interval_is_that_of_welchs_test(first: int, second: i
 
 
 def test_a_target_with_one_seed_has_the_others_variance() -> None:
-    drawn: Values = {("a", 0): 1.0, ("a", 1): 3.0, ("b", 0): 5.0}
+    drawn: Values = {("a", 0): 1.0, ("a", 1): 3.0, ("a", 2): 5.0, ("b", 0): 5.0}
     found = paired(drawn, dict.fromkeys(drawn, 0.0))
     assert found is not None
-    assert (found.mean, found.freedom) == (3.5, 1.0)
-    assert found.error == pytest.approx(np.sqrt(2 / 2 + 2) / 2)
+    assert (found.mean, found.freedom) == (4.0, pytest.approx(2.0))
+    assert found.error == pytest.approx(np.sqrt(4 / 3 + 4) / 2)
+
+
+def test_where_a_seed_does_nothing_to_all_targets_alike_targets_are_as_independent_as_with_other_seeds() -> None:
+    of_a = np.random.default_rng(0).normal(size=4)
+    one: Values = {("a", s): of_a[s] for s in range(4)} | {("b", s): 2 - 3 * of_a[s] for s in range(4)}
+    apart = {(target, s + 9 * (target == "b")): value for (target, s), value in one.items()}
+    found, wanted = (paired(drawn, dict.fromkeys(drawn, 0.0)) for drawn in (one, apart))
+    assert found is not None
+    assert found == wanted
 
 
 @pytest.mark.parametrize("count", [2, 20])
@@ -165,7 +174,7 @@ def test_a_spread_has_the_interval_of_scipy(values: list[float]) -> None:
 def test_a_verdict_does_not_depend_on_who_is_ours_but_for_its_word() -> None:
     one, other = Spread(60.0, 1.0, 3), Spread(62.0, 4.0, 5)
     assert tolerance(one, other, 1.5) == tolerance(other, one, 1.5)
-    assert tolerance(one, other, 1.5) > tolerance(one, other) > 0
+    assert tolerance(one, other, 1.5) > tolerance(one, other) == max(one.half, other.half) > 0
     assert verdict(one, other) == verdict(other, one) == "reproduced"
     far = Spread(90.0, 1.0, 3)
     assert (verdict(far, other), verdict(other, far)) == ("better", "worse")
