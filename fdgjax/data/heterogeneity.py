@@ -88,9 +88,9 @@ def shares(sizes: np.ndarray, clients: int) -> np.ndarray:
 
 def rounded(exact: np.ndarray, total: int) -> np.ndarray:
     """Rounds numbers up or down to integers that add up to `total` (method of largest remainders)."""
-    # 1e-6 of a sample is a floating-point error, not a remainder.
-    whole = np.floor(exact + 1e-6).astype(np.int64)
+    whole = np.floor(exact).astype(np.int64)
     missing = int(total - whole.sum())
+    # 1e-6 of a sample is a floating-point error, which must not decide between equal remainders.
     largest_first = np.argsort(-np.round(exact - whole, 6), kind="stable")
     whole[largest_first[:missing]] += 1
     return whole

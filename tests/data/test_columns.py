@@ -44,6 +44,14 @@ def test_statistics_are_those_that_numpy_has_in_float64(values: np.ndarray) -> N
     np.testing.assert_allclose(found.square, exact.var(axis=0) * len(exact), rtol=1e-9, atol=1e-6)
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_the_unit_of_a_column_does_not_matter(unit: float) -> None:
+    values = np.random.default_rng(0).normal(3, 1, (20, 2))
+    plain, other = (standardising(column_statistics(stored, ()), ()) for stored in (values, unit * values))
+    np.testing.assert_allclose(other.scale * unit, plain.scale, rtol=1e-6)
+    np.testing.assert_allclose(other.mean / unit, plain.mean, rtol=1e-6)
+
+
 def test_values_of_unknown_categories_are_present_and_counted_for_none() -> None:
     stored = np.array([[1, -1, 5, 2], [3, 1, 6, -1], [5, np.nan, 7, 2]], np.float32)
     found = column_statistics(stored, LAYOUT)

@@ -76,6 +76,11 @@ def test_rounding_keeps_the_sum_and_stays_beside_each_number(parts: list[float])
     assert np.abs(whole - exact).max() < 1 + 1e-5
 
 
+def test_of_remainders_that_are_equal_up_to_rounding_the_first_are_rounded_up() -> None:
+    for exact in ([0.5, 0.5 + 2.0**-51], [0.5 + 2.0**-51, 0.5]):
+        assert rounded(np.array(exact), 1).tolist() == [1, 0]
+
+
 @LAW
 @given(
     sizes=SIZES,
@@ -110,6 +115,13 @@ def test_alpha_goes_from_one_class_a_client_to_the_domains_own_mixture() -> None
     assert (by_class(1e-5).max(axis=1) >= 75).mean() > 0.5
     spread = [np.mean([by_class(alpha, seed).std(axis=1).mean() for seed in range(5)]) for alpha in (0.1, 1, 10, 1000)]
     assert spread == sorted(spread, reverse=True)
+
+
+def test_with_a_large_alpha_a_rare_class_is_as_rare_at_every_client() -> None:
+    labels, plain = np.repeat([0, 1], [720, 80]), np.array_split(np.arange(800), 8)
+    rows = skewed_labels(plain, np.zeros(800, np.int64), labels, alpha=1e6, streams=streams(0))
+    # Ten of a hundred, with a deviation of three.
+    assert counts_of(rows, labels)[:, 1].max() < 25
 
 
 HOW: dict[str, Any] = {"target": "west", "clients": 5, "homogeneity": 0.3, "label_skew": 0.5}

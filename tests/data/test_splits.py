@@ -65,6 +65,12 @@ def test_fewer_parts_than_domains_use_the_largest() -> None:
     assert sorted(np.unique(domains[rows[0]])) == [1, 3]
 
 
+def test_any_two_domains_may_be_dealt_to_one_client() -> None:
+    domains = samples_of([40, 40, 40, 40], 0)
+    dealt = (split_domains(domains, range(4), clients=2, domains_per_client=2, rng=generator(s)) for s in range(40))
+    assert {tuple(np.unique(domains[first])) for first, _ in dealt} == {(0, 1), (0, 2), (0, 3)}
+
+
 def test_target_is_never_split() -> None:
     domains = samples_of([40, 50, 60], 0)
     rows = split_domains(domains, (0, 2), clients=3, domains_per_client=2, rng=generator(0))
@@ -130,6 +136,12 @@ def test_three_parts_leave_something_to_train_on(size: int, validation: float, t
         three_parts(np.arange(size), validation=validation, test=test, rng=generator(0), whose="oslo")
 
 
+def test_parts_that_are_whole_numbers_lose_no_sample_to_rounding() -> None:
+    parts = three_parts(np.arange(100), validation=0.29, test=0.58, rng=generator(0))
+    assert 0.29 * 100 < 29
+    assert list(map(len, parts)) == [13, 29, 58]
+
+
 @given(clients=st.integers(1, 5), shots=st.integers(0, 12), classes=st.integers(1, 7), seed=st.integers(0, 9))
 def test_shots_are_drawn_once_and_spread_over_classes(clients: int, shots: int, classes: int, seed: int) -> None:
     labels = generator(seed).permutation(np.tile(np.arange(classes), 80))
@@ -143,6 +155,12 @@ def test_shots_are_drawn_once_and_spread_over_classes(clients: int, shots: int, 
     if plenty:
         for rows in given_out:
             assert np.ptp(np.bincount(labels[rows], minlength=classes)) <= 1
+
+
+def test_any_class_may_be_that_of_a_single_shot() -> None:
+    labels = np.tile(np.arange(4), 10)
+    dealt = (few_shot(np.arange(40), labels, clients=1, shots=1, rng=generator(seed)) for seed in range(40))
+    assert {int(labels[rows[0]]) for (rows,), _ in dealt} == {0, 1, 2, 3}
 
 
 def test_shots_survive_a_missing_and_a_rare_class() -> None:
