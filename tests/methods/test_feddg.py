@@ -64,6 +64,7 @@ def test_the_bank_holds_the_amplitudes_that_clients_showed_last() -> None:
     before = copy(state.server.more.shown)
     state, _ = case.round(state, poison(case.federation, 1))
     np.testing.assert_array_equal(state.server.more.shown[1], before[1])
+    assert state.server.more.there.all()
     assert not np.array_equal(state.server.more.shown[0], before[0])
 
 

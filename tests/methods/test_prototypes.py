@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from fdgjax.aggregation.first_neighbours import cluster_means, cluster_shares, first_neighbour_clusters
-from fdgjax.contract import Batch
+from fdgjax.contract import Batch, Context, PseudoLabels, Samples
+from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedproto import mean_prototypes, prototype_distance
 from fdgjax.methods.fpl import Clusters, prototype_losses
 from fdgjax.methods.parts.prototypes import Prototypes
+from fdgjax.methods.parts.pseudo_labelled import labelled_by
 from fdgjax.utils.variables import bytes_of
 from tests.toy_models import tiny_model
-from tests.toys import build, close, flat, make_case, make_plan, shared_case, shared_method, toy_federation
+from tests.toys import build, close, flat, make_case, make_plan, row, shared_case, shared_method, toy_federation
 
 WHOLE = make_plan(drop_nonfinite=True)
 
@@ -113,6 +115,23 @@ def test_prototypes_are_mean_features_of_a_class_and_clients_count_by_their_samp
         wanted = features[labels == kind]
         assert state.server.more.counts[kind] == len(wanted)
         np.testing.assert_allclose(state.server.more.features[kind], wanted.mean(axis=0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_sample_whose_label_has_no_weight_is_in_no_prototype() -> None:
+    method, federation, start = shared_method("fedproto"), toy_federation(), shared_case("fedproto", plan=WHOLE).start()
+    client = row(start.clients, 0)
+    sent = method.send(start.server, client)
+    context = Context(sent, client, method.start(sent, client), jnp.int32(0))
+
+    @jax.jit
+    def prototypes(places: jax.Array, length: int, weight: jax.Array) -> Prototypes:
+        samples = samples_of(LocalData(federation, places, jnp.int32(length)), 4)
+        labels = PseudoLabels(federation.labels[places], jnp.ones_like(weight), weight)
+        return method.prepare(context, Samples(samples.mask, labelled_by(labels, samples.each))).aux
+
+    places, trusted = federation.train.places[3], jnp.arange(9) % 3 > 0
+    close(prototypes(places, 9, trusted.astype(jnp.float32)), prototypes(places[trusted], 6, jnp.ones(6)))
 
 
 def features_of(variables: Any, federation: Any) -> tuple[np.ndarray, np.ndarray]:

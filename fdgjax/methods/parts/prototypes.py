@@ -63,7 +63,6 @@ def exchanging_prototypes(
             return output.features, jax.nn.one_hot(batch.labels, output.logits.shape[1]) * counted
 
         features, of_class = samples.each(outputs)
-        of_class = of_class * samples.mask[:, None]
         counts = jnp.sum(of_class, axis=0)
         sums = jnp.matmul(of_class.T, features, precision=jax.lax.Precision.HIGHEST)
         return Prepared(aux=Prototypes(sums / jnp.where(counts > 0, counts, 1)[:, None], counts))

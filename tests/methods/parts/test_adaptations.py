@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.contract import Batch, Context, Model, Variables
+from fdgjax.contract import Batch, Context, Model, Unlabelled, Variables
 from fdgjax.data.federation import Federation, Rows
+from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.loops import dynamic_loop, masked_loop
 from fdgjax.evaluation.adaptation import adapt, count_adapted
 from fdgjax.methods.parts.adaptations import SCOPES, AdaptationConfig, adaptation_of, class_directions
 from fdgjax.models.client_model import as_model
 from fdgjax.objectives import replaced_statistics
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.variables import flatten
+from fdgjax.utils.variables import flatten, unflatten
 from tests.toy_models import IMAGE, DenseNet, NormNet, SilentNet
 from tests.toys import close, toy_federation
 
@@ -216,11 +217,31 @@ def test_no_label_is_seen_and_padding_is_no_sample(kind: str) -> None:
     run = runner(FITTING[kind])
     relabelled = federation._replace(labels=(federation.labels + 1) % 3)
     chex.assert_trees_all_equal(run(trained(), rows, relabelled), expected)
-    padded = Rows(jnp.concatenate([rows.places, jnp.zeros(2, jnp.int32)]), rows.length)
-    # Two more places make no third batch of four, and the order of an epoch is drawn among all places.
+    # The order of an epoch is drawn among all places.
     if kind == "t3a":
-        close(run(trained(), padded, federation), expected)
+        every = AdaptationConfig(kind="t3a", support=UNSEEN)
+        padded = Rows(jnp.tile(rows.places, 2), rows.length)
+        close(runner(every)(trained(), padded, federation), adapted(every))
     close(runner(FITTING[kind], whole=True)(trained(), rows, federation), expected)
+
+
+@pytest.mark.slow
+def test_padding_does_not_move_the_centroids_that_label_for_shot() -> None:
+    federation, rows = domain()
+    shot = adaptation_of(model(), FITTING["shot"], None)
+    logits = model().apply(trained(), jnp.asarray(images(), jnp.float32), False, jax.random.key(0))[0].logits
+    flat = flatten(trained())
+    # Then all classes are predicted.
+    centred = unflatten(flat | {"params/linear_2/bias": flat["params/linear_2/bias"] - logits.mean(axis=0)})
+
+    @jax.jit
+    def labels(places: jax.Array) -> jax.Array:
+        samples = samples_of(LocalData(federation, places, jnp.int32(5)), len(places))
+        return shot(centred, Unlabelled(samples, lambda *fitted: fitted[-1])).labels[:5]
+
+    for seed in range(20):
+        places = jax.random.permutation(jax.random.key(seed), rows.places)
+        np.testing.assert_array_equal(labels(places[:9]), labels(places[:5]))
 
 
 @pytest.mark.slow
