@@ -285,12 +285,12 @@ def test_a_message_without_a_norm_counts_as_not_finite_and_a_large_one_is_measur
 
     def finish(context: Any, trained: Any) -> Any:
         message, kept = method.finish(context, trained)
-        factor = jnp.asarray([1.0, 1e8, 1e30, jnp.nan])[trained.steps // 2 % 4]
+        factor = jnp.asarray([1.0, 9e18, 2e19, jnp.nan])[trained.steps // 2 % 4]
         return jax.tree.map(lambda leaf: leaf * 0 + factor, message), kept
 
     case = make_case(method._replace(finish=finish), plan=make_plan(drop_nonfinite=True))
     state, info = case.round(case.start(), case.federation)
-    sent = jnp.asarray([1.0, 1e8, 1e30, jnp.nan])[np.asarray([-(-length // BATCH) for length in LENGTHS]) % 4]
+    sent = jnp.asarray([1.0, 9e18, 2e19, jnp.nan])[np.asarray([-(-length // BATCH) for length in LENGTHS]) % 4]
     np.testing.assert_array_equal(info.largest, np.where(np.isnan(sent), np.inf, sent))
     assert np.asarray(info.finite).tolist() == (np.asarray(sent) < 1e19).tolist()
     assert info.server_finite

@@ -221,7 +221,8 @@ def test_of_equal_thresholds_the_largest_is_taken() -> None:
     """Youden's index is .2 at .9 (.3 - .1) and at .5 (.5 - .3), but for rounding."""
     labels = np.repeat([1, 0, 1, 0, 1, 0], [3, 1, 2, 2, 5, 7])
     positive = np.repeat([0.9, 0.9, 0.5, 0.5, 0.1, 0.1], [3, 1, 2, 2, 5, 7])
-    assert decision_threshold(labels, np.stack([1 - positive, positive], 1)) == 0.9
+    p = np.stack([1 - positive, positive], 1)
+    assert decision_threshold(labels, p) == decision_threshold(labels, p, sensitivity=1 - 0.7) == 0.9
 
 
 @EACH
@@ -288,6 +289,20 @@ def test_scopes_are_means_pools_and_domains() -> None:
         assert f"avg_{name}" not in record
         assert set(record[interval_key(name)]) == {"a", "b", "c"}
     np.testing.assert_allclose(sum(record["per_domain_calibration"]["c"]["count"]), 50)
+
+
+def test_the_threshold_is_of_validation_samples_alone() -> None:
+    rng = np.random.default_rng(4)
+    data, whole = split_of(rng, [20, 30, 8])
+    part = whole._replace(
+        validation=[rows[::2] for rows in whole.validation], test=[rows[1::2] for rows in whole.validation]
+    )
+    found = Probabilities(logarithms(rng, 2, 15), logarithms(rng, 2, 15), logarithms(rng, 1, 8))
+    pairs = zip(found.source, part.validation, strict=True)
+    pooled = np.concatenate([softmax(one[: len(rows)], 1) for one, rows in pairs])
+    wanted = decision_threshold(data.labels[np.concatenate(part.validation)], pooled)
+    record = measure_probabilities(Figuring(("f1",)), found, data, part, 0)
+    assert record["decision_threshold"] == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.slow

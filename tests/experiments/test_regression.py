@@ -1,6 +1,7 @@
 """Regression: labels that are numbers, from data to figures, beside scikit-learn's; and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +15,17 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score, r
 
 import fdgjax
 from fdgjax.data.encoding import SMALLEST
-from fdgjax.data.federation import pool
+from fdgjax.data.federation import Partition, pool
 from fdgjax.data.numeric_labels import LabelScale, label_scale
 from fdgjax.data.sources.arrays import domains_of
+from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import compile_round, init_state
+from fdgjax.evaluation.error_sums import ErrorSums
 from fdgjax.evaluation.figure_kinds import in_table, larger_is_better
-from fdgjax.evaluation.number_figures import NUMBER_FIGURES, Errors, mean_of
+from fdgjax.evaluation.number_figures import NUMBER_FIGURES, Errors, mean_of, measure_numbers
 from fdgjax.evaluation.selection import reported
 from fdgjax.evaluation.statistics import Spread
+from fdgjax.evaluation.tally import Tallies
 from fdgjax.methods import METHODS
 from fdgjax.objectives.cross_entropy import label_losses
 from fdgjax.sweeps.comparison import Measured, as_row, csv_cells, mean_and_deviation
@@ -106,6 +110,41 @@ def test_figures_are_those_of_scikit_learn(trained: fdgjax.Result) -> None:
     assert not any("accuracy" in key for key in found)
     with pytest.raises(UserError, match="no classes with probabilities; expected predict"):
         trained.predict_proba(data.inputs)
+
+
+def test_figures_are_those_of_scikit_learn_where_clients_mix_domains() -> None:
+    rng, scale = np.random.default_rng(0), LabelScale(np.float32(4), np.float32(3))
+    labels, domains = rng.normal(5, 2, 60).astype(np.float32), np.repeat([0, 1, 2], 20)
+    data = Domains(np.zeros((60, 1), np.float32), labels, domains, ("a", "b", "c"), ("dose",))
+    rows = np.split(rng.permutation(40), [15])
+    nothing = np.zeros(0, int)
+    part = Partition([nothing] * 2, rows, [nothing] * 2, np.arange(40, 60), nothing)
+    outputs = rng.normal(size=(2, 60))
+
+    def sums(model: int, own: np.ndarray) -> ErrorSums:
+        apart = np.abs(outputs[model, own] - scale.standardised(labels[own]))
+        return ErrorSums(*(np.bincount(domains[own], each, 3) for each in (apart**2, apart)))
+
+    def stacked(each: list[ErrorSums]) -> Any:
+        return ErrorSums(*map(np.stack, zip(*each, strict=True)))
+
+    source, target = stacked([sums(i, rows[i]) for i in range(2)]), stacked([sums(i, part.target) for i in range(2)])
+    tallies: Any = Tallies(source, ErrorSums(*np.zeros((2, 2, 3))), target, None)
+    found = measure_numbers(tallies, data, part, scale)
+    own = np.full(60, -1)
+    own[rows[0]], own[rows[1]] = 0, 1
+    predicted = scale.in_units(outputs)
+
+    def by(of: Any, model: Any, where: np.ndarray) -> float:
+        return of(labels[where], predicted[model, where])
+
+    for name, of in (("rmse", root_mean_squared_error), ("r2", r2_score), ("mae", mean_absolute_error)):
+        unseen = np.mean([by(of, i, part.target) for i in range(2)])
+        a, b, both = (by(of, own[held], held) for held in (np.arange(20), np.arange(20, 40), np.arange(40)))
+        assert found[f"per_domain_{name}"] == pytest.approx({"a": a, "b": b, "c": unseen}, rel=1e-5)
+        assert found[f"client_{name}"] == pytest.approx({str(i): by(of, i, rows[i]) for i in range(2)}, rel=1e-5)
+        assert found[f"id_all_{name}"] == pytest.approx(both, rel=1e-5)
+        assert found[f"ood_{name}"] == pytest.approx(unseen, rel=1e-5)
 
 
 def test_the_smallest_error_is_selected() -> None:

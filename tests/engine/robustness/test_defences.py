@@ -185,6 +185,23 @@ def test_a_client_without_numbers_is_cut_from_its_round_on_and_recorded() -> Non
 
 
 @pytest.mark.slow
+def test_the_noise_of_an_attack_is_drawn_anew_in_every_round() -> None:
+    method = shared_method("fedavg")
+
+    def watched(server: PyTree, clients: PyTree, messages: Message, weights: Any) -> Any:
+        return method.aggregate(server, clients, messages, weights)[0], messages.update
+
+    attack = Attack(ATTACKS["gaussian"], (14,))
+    case = make_case(method._replace(aggregate=watched), plan=make_plan(epochs=1)._replace(attack=attack))
+    state, units = case.start(), []
+    for _ in range(2):
+        state, info = case.round(state, case.federation)
+        sent = flat(jax.tree.map(lambda leaf: leaf[1], info.coefficients))
+        units.append(sent / np.linalg.norm(sent))
+    assert abs(units[0] @ units[1]) < 6 / units[0].size ** 0.5
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AVERAGED)
 def test_a_method_that_averages_is_contained_by_a_robust_rule(name: str) -> None:
     """A client that sends a million times its update moves the server no further than the honest ones do."""
