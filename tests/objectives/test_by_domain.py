@@ -100,6 +100,20 @@ def test_the_unbiased_mmd_leaves_a_sample_with_itself_out() -> None:
     np.testing.assert_allclose(found()["unbiased"], wanted, rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_a_domain_with_one_sample_has_a_mean_but_no_covariance_and_no_halves() -> None:
+    own, parts = np.repeat(np.eye(3), [4, 4, 1], axis=0), (slice(0, 4), slice(4, 8), slice(8, 9))
+    features, logits, labels = FEATURES[:9], LOGITS[:9], LABELS[:9]
+    means = [features[part].mean(0) for part in parts]
+    covariances = [np.cov(features[part].T) for part in parts[:2]]
+    wanted = np.mean([np.mean((one - other) ** 2) for one, other in combinations(means, 2)])
+    wanted += np.mean((covariances[0] - covariances[1]) ** 2)
+    np.testing.assert_allclose(jax.jit(by_domain.coral)(*to_jax(features, own)), wanted, rtol=1e-5)
+    halves = [[slope(logits[part][i::2], labels[part][i::2]) for i in range(2)] for part in parts[:2]]
+    penalty = jax.jit(by_domain.invariance_penalty)(*to_jax(logits, labels, own))
+    np.testing.assert_allclose(penalty, np.prod(halves, axis=1).mean(), rtol=1e-4)
+
+
 @pytest.mark.parametrize("distance", [by_domain.coral, by_domain.pairwise_mmd])
 def test_domains_that_are_copies_of_each_other_and_single_ones_have_no_distance(distance: Any) -> None:
     some, alike, one = np.repeat(FEATURES[:4], 2, axis=0), np.tile(np.eye(2), (4, 1)), np.tile([1.0, 0.0], (8, 1))

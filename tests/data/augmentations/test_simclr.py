@@ -44,14 +44,18 @@ def unit(images: np.ndarray) -> jax.Array:
     return jnp.asarray(images, jnp.float32) / 255
 
 
-@pytest.mark.parametrize("box", [(3, 5, 12, 17), (0, 0, SIDE, SIDE), (10, 2, 5, 4), (0, 11, 24, 13), (23, 23, 1, 1)])
-def test_crops_are_resized_as_by_pillow(box: tuple[int, int, int, int]) -> None:
+BOXES = [(3, 5, 12, 17), (0, 0, SIDE, SIDE), (10, 2, 5, 4), (0, 11, 24, 13), (23, 23, 1, 1)]
+
+
+@pytest.mark.parametrize(("box", "size"), [*((box, SIDE) for box in BOXES), (BOXES[0], 7)])
+def test_crops_are_resized_as_by_pillow(box: tuple[int, int, int, int], size: int) -> None:
     top, left, height, width = box
     images = photographs()
-    got = jax.jit(crop_and_resize)(unit(images), Box(*(jnp.full(3, side, jnp.float32) for side in box)))
+    crop = jax.jit(crop_and_resize, static_argnums=2)
+    got = crop(unit(images), Box(*(jnp.full(3, side, jnp.float32) for side in box)), size)
     edges = (left, top, left + width, top + height)
     for image, ours in zip(images, np.asarray(got), strict=True):
-        theirs = Image.fromarray(image).crop(edges).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+        theirs = Image.fromarray(image).crop(edges).resize((size, size), Image.Resampling.BILINEAR)
         np.testing.assert_allclose(ours, np.asarray(theirs) / 255, atol=1.6 * LEVEL)
 
 
@@ -108,6 +112,8 @@ def test_boxes_are_torchvisions() -> None:
 def test_where_no_box_fits_the_largest_central_one_is_taken() -> None:
     box = draw_boxes(jax.random.key(0), (2, 8, 100, 1), 0.99, 4 / 3)
     np.testing.assert_array_equal(np.asarray(box)[:, 0], [0, 44, 8, 11])
+    tall = draw_boxes(jax.random.key(0), (2, 100, 8, 1), 0.99, 4 / 3)
+    np.testing.assert_array_equal(np.asarray(tall)[:, 0], [44, 0, 11, 8])
 
 
 def test_flips_are_mirror_images_of_half_of_them() -> None:

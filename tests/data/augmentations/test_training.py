@@ -83,8 +83,9 @@ def test_an_operation_of_no_place_leaves_the_image() -> None:
 @pytest.mark.slow
 def test_full_magnitudes_are_torchvisions() -> None:
     photograph = RNG.integers(0, 256, (1, 16, 16, 3), np.uint8)
-    for full, bits in ((RANDAUGMENT, 4), (WIDE, 2)):
-        choice = Choice(jnp.asarray([OPERATIONS.index("posterize")]), jnp.ones(1), jnp.ones(1))
+    # torchvision keeps 8 - round(4 level) bits, or 8 - round(6 level).
+    for full, level, bits in ((RANDAUGMENT, 1.0, 4), (WIDE, 1.0, 2), (RANDAUGMENT, 0.3, 7), (WIDE, 0.4, 6)):
+        choice = Choice(jnp.asarray([OPERATIONS.index("posterize")]), jnp.full(1, level), jnp.ones(1))
         ours = np.round(255 * np.asarray(operate(jnp.asarray(photograph, jnp.float32) / 255, choice, full)))
         np.testing.assert_array_equal(ours[0], photograph[0] & (256 - 2 ** (8 - bits)))
     turned = operate(
