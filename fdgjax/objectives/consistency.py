@@ -95,7 +95,7 @@ def official_term(layers: Sequence[str], beta: float) -> Term:
             v, v_g = var + SMALL, then[variance] + SMALL
             each = (jnp.log(v / v_g) + v_g / v) / 2 + (jnp.square(then[path]) - jnp.square(mean)) / (2 * v)
             total += weight * jnp.mean(each)
-        return total, {"carried": jax.lax.stop_gradient({"mean": mean, "var": var, "begun": begun})}
+        return total, {"carried": {"mean": mean, "var": var, "begun": begun}}
 
     return term
 

@@ -89,7 +89,6 @@ def worst_logits(
       way: a random direction.
       directions, strengths: of the perturbation.
     """
-    head, logits = jax.lax.stop_gradient((head, logits))
 
     def moved(step: jax.Array) -> jax.Array:
         # The head is linear, so that its bias need not be known.

@@ -117,15 +117,15 @@ def test_what_is_sure() -> None:
 @pytest.mark.slow
 def test_the_loss_by_hand() -> None:
     """Each is mixed with the sample that came along, in the share the key says; all of a batch's samples lead."""
-    model, rng, key = tiny_model(), np.random.default_rng(0), jax.random.key(3)
-    method = build("semifl", toy_federation(), augmentation="none", mix=0.7)
+    model, rng, key = tiny_model("norm"), np.random.default_rng(0), jax.random.key(3)
+    method = build("semifl", toy_federation(), "norm", augmentation="none", mix=0.7)
     variables = model.init(jax.random.key(0))
     images, others = rng.normal(size=(2, BATCH, *IMAGE)).astype(np.float32)
     labels, theirs = rng.integers(0, 3, (2, BATCH)).astype(np.int32)
     mask = np.array([1.0, 1, 1, 0], np.float32)
     along = Batch(*map(jnp.asarray, (others, theirs, np.ones(BATCH, np.float32))))
     batch = Batch(*map(jnp.asarray, (images, labels, mask)), extra_batch=along)
-    loss, _ = method.objective(variables, batch, key, Context((), (), variables, jnp.int32(0)))
+    loss, changed = method.objective(variables, batch, key, Context((), (), variables, jnp.int32(0)))
 
     _, share_key, _, _ = jax.random.split(jax.random.fold_in(key, 2), 4)
     m = float(jax.random.beta(share_key, 0.75, 0.75))
@@ -138,6 +138,9 @@ def test_the_loss_by_hand() -> None:
     mixed = m * images + (1 - m) * others
     each = losses(images, labels) + 0.7 * (m * losses(mixed, labels) + (1 - m) * losses(mixed, theirs))
     np.testing.assert_allclose(loss, each[:3].mean(), rtol=1e-5)
+    # The running statistics are of both, one after the other.
+    _, once = model.apply(variables, jnp.asarray(images), True, key)
+    close(changed, model.apply({**variables, **once}, jnp.asarray(mixed), True, key)[1])
 
 
 def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False) -> tuple[Trained, Federation]:

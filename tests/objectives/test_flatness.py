@@ -26,6 +26,7 @@ def test_the_worst_logits_are_the_official_codes(kind: str, official: str) -> No
 
     np.testing.assert_allclose(worst(radius), stored[f"{official}_logits"], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(worst(jnp.float32(0)), head.logits, rtol=1e-5, atol=1e-5)
+    assert not np.any(jax.grad(lambda given: jnp.sum(worst(radius, given)))(features)), "they are constants"
     # Padding is looked at by nobody else: the others' logits do not depend on it.
     some = mask.at[-1].set(0)
     changed = worst(radius, features.at[-1].set(7.0), some)

@@ -85,3 +85,13 @@ def test_the_second_loss_is_taken_after_a_step_on_the_first(strength: float, met
     first = plain(variables, images)
     second = plain(jax.tree.map(lambda w, g: w - meta_step * g, variables, first[1]), images / 2)
     close(got, jax.tree.map(lambda a, b: a + strength * b, first, second))
+
+
+@pytest.mark.slow
+def test_running_statistics_see_the_images_and_then_the_transformed_ones() -> None:
+    model, images = tiny_model("norm"), jax.random.uniform(jax.random.key(1), (4, *IMAGE), minval=-1)
+    variables, key = model.init(jax.random.key(0)), jax.random.key(2)
+    batch = Batch(images, jnp.arange(4, dtype=jnp.int32) % CLASSES, jnp.ones(4))
+    _, changed = also_transformed(model, halved, 0.7)(variables, batch, key, Context((), (), variables, jnp.int32(0)))
+    _, once = model.apply(variables, images, True, key)
+    close(changed, model.apply({**variables, **once}, images / 2, True, key)[1])
