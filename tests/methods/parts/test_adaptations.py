@@ -225,6 +225,22 @@ def test_no_label_is_seen_and_padding_is_no_sample(kind: str) -> None:
     close(runner(FITTING[kind], whole=True)(trained(), rows, federation), expected)
 
 
+def test_an_adaptation_that_asks_for_labels_gets_zeros() -> None:
+    federation, rows = domain()
+    assert np.asarray(federation.labels)[np.asarray(rows.places)].any()
+    found = adapt(
+        lambda variables, given: {"labels": given.samples.each(lambda batch: batch.labels)},
+        {},
+        rows,
+        federation=federation,
+        batch_size=4,
+        round_=jnp.int32(1),
+        key=jax.random.key(1),
+        repeat=dynamic_loop,
+    )
+    assert not np.any(found["labels"])
+
+
 @pytest.mark.slow
 def test_padding_does_not_move_the_centroids_that_label_for_shot() -> None:
     federation, rows = domain()
