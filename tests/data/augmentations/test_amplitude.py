@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 IMAGES, OTHERS = (jnp.asarray(RNG.uniform(-0.2, 0.2, (3, 8, 7, 2)), jnp.float32) for _ in range(2))
 low_amplitudes = jax.jit(amplitude.low_amplitudes, static_argnums=1)
 mix_amplitudes = jax.jit(amplitude.mix_amplitudes, static_argnums=3)
-SHARES = pytest.mark.parametrize(("share", "side"), [(0.0, 1), (0.01, 1), (0.2, 3), (0.45, 7)])
+SHARES = pytest.mark.parametrize(("share", "side"), [(0.0, 1), (0.01, 1), (0.2, 3), (0.4, 5), (0.45, 7)])
 
 
 def transform(images: jax.Array) -> np.ndarray:
