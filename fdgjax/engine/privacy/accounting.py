@@ -71,6 +71,8 @@ def _poisson(library: Any, exposure: Exposure, noise: float) -> Sequence[Any]:
 def _fixed(library: Any, exposure: Exposure, noise: float) -> Sequence[Any]:
     # Another part in one place moves the sum by twice the largest norm.
     plain = library.GaussianDpEvent(noise / 2)
+    if exposure.part >= exposure.whole:
+        return [plain]
     return [library.SampledWithoutReplacementDpEvent(exposure.whole, exposure.part, plain), plain]
 
 

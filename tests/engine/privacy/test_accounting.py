@@ -47,6 +47,7 @@ def test_the_moments_accountant_s_published_value() -> None:
             NEIGHBOURS.REPLACE_ONE,
         ),
         (Exposure("fixed", 7, 7), dp_accounting.GaussianDpEvent(1.0), NEIGHBOURS.REPLACE_ONE),
+        (Exposure("fixed", 8, 7), dp_accounting.GaussianDpEvent(1.0), NEIGHBOURS.REPLACE_ONE),
     ],
 )
 def test_it_is_the_library_s_own_answer(exposure: Exposure, event: dp_accounting.DpEvent, relation: NEIGHBOURS) -> None:
