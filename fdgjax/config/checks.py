@@ -91,8 +91,9 @@ def readers(config: Config) -> list[Readers]:
     guessing = [f"pseudo_labels.{one.name}" for one in dataclasses.fields(PseudoLabelConfig)]
     unlabelled = [name for name, protocol in PROTOCOLS.items() if protocol.labelled_server]
     chosen = (
-        *(("data", "data.protocol", data.protocol, PROTOCOLS), ("defence", "defence.rule", rule, ROBUST)),
-        ("adaptation", "adaptation.kind", adaptation, ADAPTATIONS),
+        ("data.protocol", data.protocol, PROTOCOLS),
+        ("defence.rule", rule, ROBUST),
+        ("adaptation.kind", adaptation, ADAPTATIONS),
     )
     return [
         Readers(attack, "attack.kind", config.attack.kind != "none"),
@@ -106,8 +107,8 @@ def readers(config: Config) -> list[Readers]:
         Readers(guessing, "data.protocol", data.protocol in unlabelled, unlabelled),
         Readers(["figures_resamples"], "figures", bool(names_in(config.figures))),
         *(
-            Readers([f"{group}.{key}"], other, value in names, names)
-            for group, other, value, entries in chosen
+            Readers([f"{other.partition('.')[0]}.{key}"], other, value in names, names)
+            for other, value, entries in chosen
             for key, names in takers(entries).items()
         ),
     ]
