@@ -1,5 +1,8 @@
 """Objectives that adapt a trained model to unlabelled images."""
 
+from typing import Any
+
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -50,8 +53,8 @@ def entropies(logits: jax.Array) -> jax.Array:
 
 
 def replaced_statistics(model: Model) -> Objective:
-    """A zero loss: a forward pass in training mode after which `batch_stats` is the mean of the statistics of all
-    batches so far, each weighted by its samples, whatever they were before.
+    """A zero loss: a forward pass after which `batch_stats` is the mean of the statistics of all batches so far, each
+    weighted by its samples, whatever they were before. BatchNorm layers run as in training, dropout as in evaluation.
 
     The variables have one more collection, `seen`, a float32 scalar that counts the samples and begins with 0. The
     update `m s + (1 - m) b` of a layer's running statistics s by a batch's b is affine, whatever its m: its value at
@@ -63,7 +66,7 @@ def replaced_statistics(model: Model) -> Objective:
         bare = {name: leaf for name, leaf in variables.items() if name != "seen"}
 
         def updated(statistics: Variables) -> Variables:
-            with with_statistics(BatchStatistics(masked=True)):
+            with with_statistics(BatchStatistics(masked=True)), nn.intercept_methods(passing_dropout):
                 _, changed = model.apply({**bare, "batch_stats": statistics}, batch.inputs, True, key)
             return changed["batch_stats"]
 
@@ -81,3 +84,10 @@ def replaced_statistics(model: Model) -> Objective:
         return jnp.zeros(()), {"batch_stats": replaced, "seen": seen}
 
     return objective
+
+
+def passing_dropout(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+    """An interceptor for Flax that leaves out dropout."""
+    if isinstance(context.module, nn.Dropout) and context.method_name == "__call__":
+        return args[0] if args else kwargs["inputs"]
+    return call(*args, **kwargs)

@@ -125,6 +125,25 @@ class PartlyFrozen(nn.Module):
         return NormNet(name="rest")(nn.BatchNorm(use_running_average=True, name="fixed")(x), train=train)
 
 
+class Dropped(nn.Module):
+    """`NormNet` on samples of which dropout has left out some places."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        return NormNet(name="rest")(nn.Dropout(0.5, name="dropout")(inputs=x, deterministic=not train), train=train)
+
+
+@pytest.mark.slow
+def test_statistics_are_those_of_samples_without_dropout() -> None:
+    variables = {name: {"rest": leaf} for name, leaf in trained().items()}
+    objective, context = replaced_statistics(as_model(Dropped(), IMAGE)), Context((), (), variables, jnp.int32(1))
+    batch = Batch(jnp.asarray(images(), jnp.float32), jnp.zeros(UNSEEN, jnp.int32), jnp.ones(UNSEEN))
+    _, changed = objective({**variables, "seen": jnp.float32(0)}, batch, jax.random.key(0), context)
+    found, values = changed["batch_stats"]["rest"]["norm"], first_layer(trained())
+    np.testing.assert_allclose(found["mean"], values.mean(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["var"], values.var(0), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_statistics_that_no_pass_changes_stay() -> None:
     frozen = as_model(PartlyFrozen(), IMAGE)
