@@ -6,7 +6,7 @@ import numpy as np
 
 from fdgjax.evaluation import HEADLINES
 from fdgjax.evaluation.statistics import Difference, Values, paired
-from fdgjax.report.reading import Seed
+from fdgjax.report.folders import Seed
 from fdgjax.sweeps.cells import SPECS, Figures, read_published
 from fdgjax.utils.markdown import markdown_table
 from launch.kept import KeptCell, kept_cells

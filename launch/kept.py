@@ -12,7 +12,7 @@ import numpy as np
 
 from fdgjax.evaluation import is_evaluated
 from fdgjax.evaluation.statistics import spread
-from fdgjax.report.reading import Seed, read_run_folder, run_folders
+from fdgjax.report.folders import Seed, read_run_folder, run_folders
 from fdgjax.sweeps.cells import SPECS, read_published
 from fdgjax.sweeps.comparison import ComparisonRow, Measured, as_measured, as_row
 from launch.evidence import DIGITS

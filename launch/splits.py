@@ -23,7 +23,8 @@ from scipy.special import fdtrc
 
 from fdgjax.evaluation import is_evaluated
 from fdgjax.evaluation.statistics import EQUAL
-from fdgjax.report.reading import Folder, Seed, read_runs
+from fdgjax.report.folders import Folder, Seed
+from fdgjax.report.reading import read_runs
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.markdown import markdown_table

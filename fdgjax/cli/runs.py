@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fdgjax.evaluation.selection import ORACLE
-from fdgjax.report.reading import Folder, differing_keys, read_run_folder, run_folders, settings_of
+from fdgjax.report.folders import Folder, read_run_folder, run_folders
+from fdgjax.report.settings import differing_keys, settings_of
 from fdgjax.run.console import headlines
 from fdgjax.run.records import Workdir
 from fdgjax.run.records.summary import mean_figures

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.statistics import by_point
 from fdgjax.report.drawing import (
     REFERENCE,
@@ -19,7 +20,8 @@ from fdgjax.report.drawing import (
     sheet,
 )
 from fdgjax.report.figures import draw_panels, figure_of, percent_axis, side_by_side, table_of
-from fdgjax.report.reading import Record, Run, Seed
+from fdgjax.report.folders import Seed
+from fdgjax.report.reading import Run
 
 MOST_NAMED = 8
 """With more clients than this, the legend does not name them."""

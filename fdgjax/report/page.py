@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from fdgjax.report.drawing import COLOURS, DARK, LIGHT, REFERENCES, Figure, Key, Panel, fill, hatch, marker, pattern
 from fdgjax.report.escaping import for_html
+from fdgjax.report.folders import Folder
 from fdgjax.report.formats import is_numeric_column, shown
 from fdgjax.report.gallery import FIGURES, Exhibit
-from fdgjax.report.reading import Folder, Run
+from fdgjax.report.reading import Run
 from fdgjax.report.reproduction import command_of
 from fdgjax.report.tables import Table
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.evaluation.metrics import Record
 from fdgjax.report.drawing import INK, Figure, OpenPanel, colour, panels_of, sheet
 from fdgjax.report.escaping import for_figure
 from fdgjax.report.figures import figure_of
 from fdgjax.report.method_figures import Accuracies, by_percent, draw_probes
-from fdgjax.report.reading import Record, Run
+from fdgjax.report.reading import Run
 from fdgjax.utils.checksums import read_checked_json
 
 

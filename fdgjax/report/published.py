@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from flax.traverse_util import flatten_dict
 
 from fdgjax.config import INCIDENTAL, read_config, to_plain
-from fdgjax.report.reading import Run, settings_of
+from fdgjax.report.reading import Run
+from fdgjax.report.settings import settings_of
 from fdgjax.sweeps.cells import read_published, read_spec
 from fdgjax.sweeps.papers import EXPERIMENTS
 

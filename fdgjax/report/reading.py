@@ -1,65 +1,21 @@
-"""Reads folders of runs: joins the seeds of one experiment, and finds the settings in which experiments differ."""
+"""Runs as reports show them: the seeds of one experiment joined, named by the settings in which experiments differ."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from flax.traverse_util import flatten_dict
-
-from fdgjax.config import INCIDENTAL
-from fdgjax.config.register import REGISTERED, registering_files
 from fdgjax.evaluation import FIGURE_KEYS
 from fdgjax.evaluation.metrics import Record
-from fdgjax.evaluation.selection import ORACLE, reported
-from fdgjax.experiments import DataDescription
+from fdgjax.evaluation.selection import ORACLE
+from fdgjax.report.folders import Folder, Seed, read_run_folder, run_folders
 from fdgjax.report.naming import short_names
+from fdgjax.report.settings import differing_keys, distinguished, of_panel, picked
 from fdgjax.report.trained_states import TrainedState
-from fdgjax.run.records import Workdir, description_of, read_config_file, read_lines, read_summary
-from fdgjax.utils.errors import UserError
-
-ROWS = ("method.name", "data.target")
-"""Keys that every table shows anyway."""
 
 EVERY_DOMAIN = "every domain"
 """What a run is tested on that has no unseen one by its protocol."""
-
-TRAINING = ("data.image_size", "data.crop_size", "data.augmentation", "data.streaming")
-"""Keys of the data that say how they are shown to a network: runs that differ in them are tested on the same."""
-CONTENT = (
-    *("task", "data.name", "data.image_size", "data.same_images"),
-    *("data.label", "data.categorical", "data.ignored", "data.missing"),
-)
-"""Keys by which the same files are other samples."""
-
-
-class Seed(NamedTuple):
-    """One seed of a run.
-
-    records: a dict per round. figures: of the reported round, those of `FIGURE_KEYS`; empty before the first
-    evaluation. summary: empty where the run is not finished.
-    """
-
-    seed: int
-    folder: Path
-    records: list[Record]
-    figures: Record
-    summary: Record
-
-
-class Folder(NamedTuple):
-    """The results of one command: its folder, config, versions and seeds, the commit, '' where none is recorded, the
-    files that register its method, model or data, and what is said of its data, None where nothing is."""
-
-    path: Path
-    config: Record
-    versions: dict[str, str]
-    seeds: list[Seed]
-    commit: str = ""
-    registering: Sequence[str] = ()
-    data: DataDescription | None = None
 
 
 class Run(NamedTuple):
@@ -132,62 +88,6 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     return together([read_run_folder(path) for path, _ in found.values()], [given for _, given in found.values()])
 
 
-def run_folders(path: Path) -> list[Path]:
-    """The folders of runs at or below `path`; seeds' own folders are part of their run's.
-
-    Raises:
-      UserError: none, or a folder that cannot be read.
-    """
-
-    def below(folder: Path) -> Iterator[Path]:
-        if Workdir(folder).config.is_file():
-            yield folder
-            return
-        for inner in sorted(folder.iterdir()):
-            # Not a link to a folder that holds it.
-            if inner.is_dir() and not folder.resolve().is_relative_to(inner.resolve()):
-                yield from below(inner)
-
-    try:
-        found = list(below(path)) if path.is_dir() else []
-    except OSError as error:
-        raise UserError(f"RUNS got '{path}', which cannot be read ({error}); expected folders of runs") from error
-    if not found:
-        raise UserError(
-            f"RUNS got '{path}', which holds no run; expected folders that fdgjax train --workdir or "
-            "fdgjax sweep --out made"
-        )
-    return found
-
-
-def read_run_folder(path: Path) -> Folder:
-    """A run's config, in which keys that a run of an earlier version lacks have their defaults, and the records of its
-    seeds."""
-    try:
-        content = read_config_file(Workdir(path))
-        config, first, count = content["config"], content["config"]["seed"], content["config"]["seeds"]
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            f"{Workdir(path).config} has no {error}; expected the config.json of a run of this version"
-        ) from error
-    places = [path] if count == 1 else [path / f"seed_{seed}" for seed in range(first, first + count)]
-    seeds = [read_seed(place, first + i, config["selection"]) for i, place in enumerate(places)]
-    files = registering_files(content.get(REGISTERED, {}))
-    return Folder(
-        path, config, content.get("versions", {}), seeds, content.get("commit", ""), files, description_of(path)
-    )
-
-
-def read_seed(path: Path, seed: int, selection: str) -> Seed:
-    """One seed's records; of an unfinished run, the figures that its selection rule would report now."""
-    workdir = Workdir(path)
-    records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
-    summary = read_summary(workdir) if workdir.summary.is_file() else {}
-    chosen = summary or reported(records, selection)
-    figures = {name: chosen[name] for name in FIGURE_KEYS if name in chosen}
-    return Seed(seed, path, records, figures, summary)
-
-
 def together(folders: Sequence[Folder], given: Sequence[Path]) -> list[Run]:
     """Joins folders that differ only in their seeds into one run, in the order of the folders; see `distinguished`.
 
@@ -218,86 +118,10 @@ def together(folders: Sequence[Folder], given: Sequence[Path]) -> list[Run]:
     ]
 
 
-def distinguished(folders: Sequence[Folder], given: Sequence[Path]) -> list[dict[str, Any]]:
-    """The folders' settings, with the key `folder` where a seed is there twice: for all runs of such a method the
-    argument that they were found in, and where both are in the same, their own path."""
-
-    def repeated(every: Sequence[dict[str, Any]]) -> list[bool]:
-        keys = [json.dumps(own, sort_keys=True) for own in every]
-        counts = Counter((key, seed.seed) for key, folder in zip(keys, folders, strict=True) for seed in folder.seeds)
-        return [
-            any(counts[key, seed.seed] > 1 for seed in folder.seeds) for key, folder in zip(keys, folders, strict=True)
-        ]
-
-    every = without_needless_digests([settings_of(folder) for folder in folders])
-    twice = {own["method.name"] for own, again in zip(every, repeated(every), strict=True) if again}
-    for own, origin in zip(every, given, strict=True):
-        own |= {"folder": str(origin)} if own["method.name"] in twice else {}
-    for own, folder, again in zip(every, folders, repeated(every), strict=True):
-        own |= {"folder": str(folder.path)} if again else {}
-    return every
-
-
-def without_needless_digests(every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The settings with the digest of the samples only where runs with the same `CONTENT` have different ones: other
-    pixels have another digest, and earlier runs have none."""
-    found: dict[str, set[str]] = {}
-    for own in every:
-        found.setdefault(content_of(own), set()).update([own["data.digest"]] if "data.digest" in own else [])
-    needless = {content for content, digests in found.items() if len(digests) < 2}
-    return [
-        {key: value for key, value in own.items() if key != "data.digest" or content_of(own) not in needless}
-        for own in every
-    ]
-
-
-def content_of(own: Mapping[str, Any]) -> str:
-    """What the settings say of the content of the samples."""
-    return json.dumps([own.get(key) for key in CONTENT])
-
-
-def of_panel(key: str) -> bool:
-    """Whether runs that differ in a key are tested on different data."""
-    return key.startswith("data.") and key not in TRAINING
-
-
-def picked(own: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
-    """Those of the keys that a run has, in words."""
-    return {key: words(own[key]) for key in keys if key in own}
-
-
 def domain_of(own: Mapping[str, Any]) -> str:
     """What a run is tested on; without an unseen domain, as of a deployment, its clients' own."""
     target, every = own["data.target"], own["data.protocol"] == "every_domain"
     return f"{target} unseen" if target else EVERY_DOMAIN if every else "the clients' own domains"
-
-
-def settings_of(folder: Folder) -> dict[str, Any]:
-    """The keys that distinguish experiments, `data.target` style, with the target by its name."""
-    flat = flatten_dict(folder.config, sep=".")
-    summary = next((seed.summary for seed in folder.seeds if seed.summary), {})
-    described = folder.data.target if folder.data else ""
-    flat["data.target"] = summary.get("target") or flat["data.target"] or described
-    # Without the weights of another network it has always been this one.
-    flat["data.scaling"] = flat.get("data.scaling") or ("" if flat.get("model.pretrained") else "signed")
-    # Where the samples lie does not matter, but what they are.
-    if folder.data and folder.data.content:
-        flat["data.digest"] = folder.data.content
-    return {key: value for key, value in flat.items() if key not in INCIDENTAL}
-
-
-def differing_keys(every: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys whose values differ; a hyperparameter of a method only among the runs of that method."""
-    found = []
-    for key in dict.fromkeys(key for one in every for key in one):
-        groups: dict[str, set[str]] = {}
-        for one in every:
-            scope = one["method.name"] if key.startswith("method.") else ""
-            if key in one or not key.startswith("method."):
-                groups.setdefault(scope, set()).add(json.dumps(one.get(key)))
-        if key not in ROWS and any(len(values) > 1 for values in groups.values()):
-            found.append(key)
-    return found
 
 
 def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[str], series: str, panel: str) -> Run:
@@ -320,8 +144,3 @@ def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[st
         folders=folders,
         facts={"rounds": own["rounds"]} | facts,
     )
-
-
-def words(value: Any) -> str:
-    """A value of a config as displayed."""
-    return "none" if value == "" else str(value)

@@ -8,7 +8,7 @@ from flax.traverse_util import flatten_dict
 
 from fdgjax.config import make_config
 from fdgjax.config.command_line import leaves
-from fdgjax.report.reading import Folder
+from fdgjax.report.folders import Folder
 from fdgjax.utils.command import with_words
 from fdgjax.utils.errors import UserError
 

@@ -35,10 +35,11 @@ from fdgjax.report.drawing import (
 )
 from fdgjax.report.figure_files import figure_files, finish
 from fdgjax.report.figures import accuracy_by_round, series_of
+from fdgjax.report.folders import Seed
 from fdgjax.report.gallery import FIGURES
 from fdgjax.report.method_figures import aggregation_weights, bins_of, clients_seen, discard_rates, grouped, weights_of
 from fdgjax.report.page import FILLED, HATCHED
-from fdgjax.report.reading import Run, Seed
+from fdgjax.report.reading import Run
 from fdgjax.report.state_figures import flat
 from fdgjax.report.trained_states import evenly_spaced
 from tests.report.folders import record, two_methods

@@ -18,9 +18,10 @@ from markdown_it.token import Token
 
 from fdgjax.cli.report import main
 from fdgjax.report.escaping import FORMULA, for_csv, for_figure, for_latex, for_markdown
+from fdgjax.report.folders import read_run_folder
 from fdgjax.report.gallery import FIGURES, TABLES, make_tables
 from fdgjax.report.making import PAGE, report
-from fdgjax.report.reading import Run, read_run_folder, read_runs
+from fdgjax.report.reading import Run, read_runs
 from fdgjax.report.reproduction import command_of
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import printable

@@ -13,9 +13,10 @@ import pytest
 from fdgjax.cli.report import accuracies, main
 from fdgjax.config import from_plain
 from fdgjax.config.command_line import parse
+from fdgjax.report.folders import read_run_folder
 from fdgjax.report.gallery import FIGURES, TABLES
 from fdgjax.report.making import LISTED, PAGE, report, write
-from fdgjax.report.reading import Run, read_run_folder
+from fdgjax.report.reading import Run
 from fdgjax.report.reproduction import command_of
 from fdgjax.report.trained_states import MOST_SAMPLES, trained_state
 from fdgjax.run.console import Console
