@@ -11,13 +11,14 @@ from fdgjax.sweeps.choice_record import CHOICE, Choice, in_words, kept_choice, v
 
 
 def choice_tables(paths: Sequence[Path]) -> list[Table]:
-    """A table for each choice in the folders, or in one of theirs.
+    """A table for each choice in the folders, or in one of theirs; one that is named twice has one.
 
     Raises:
       UserError: a choice's file is damaged.
     """
-    files = [file for path in paths for file in (path / CHOICE, *sorted(path.glob(f"*/{CHOICE}"))) if file.is_file()]
-    return [choice_table(kept_choice(file), number) for number, file in enumerate(files)]
+    files = [file.resolve() for path in paths for file in (path / CHOICE, *sorted(path.glob(f"*/{CHOICE}")))]
+    found = filter(Path.is_file, dict.fromkeys(files))
+    return [choice_table(kept_choice(file), number) for number, file in enumerate(found)]
 
 
 def choice_table(choice: Choice, number: int) -> Table:

@@ -1,6 +1,8 @@
-"""Lists in the values of keys."""
+"""Lists in the values of keys, and spellings of names."""
 
 import csv
+import unicodedata
+from collections.abc import Iterable
 
 from fdgjax.utils.errors import UserError
 
@@ -29,3 +31,18 @@ def quoted(word: str) -> str:
     """A word as `words_of` reads it."""
     special = word.startswith('"') or any(mark in word for mark in ",\n\r")
     return '"' + word.replace('"', '""') + '"' if special else word
+
+
+def folded(name: str) -> str:
+    """The name in one spelling: without capitals, and with accents in Unicode's composed form (NFC). Systems differ in
+    the form that they give the names of files."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def spelt_apart(names: Iterable[str]) -> tuple[str, str] | None:
+    """The first two names that differ in spelling alone, see `folded`; None if there are none."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if (before := seen.setdefault(folded(name), name)) != name:
+            return before, name
+    return None

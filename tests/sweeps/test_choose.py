@@ -303,7 +303,7 @@ def test_the_command_chooses_trains_and_goes_on(tmp_path: Path, capsys: pytest.C
     assert set(fdgjax.open_run(run).summary["per_domain_accuracy"]) == {"r30", "r45", "r60"}
     assert set(read_left_out(run)) == {"r30", "r45", "r60"}
     assert content["commands"]["train"] == content["commands"]["choose"] + " --train"
-    (table,) = choice_tables([tmp_path])
+    (table,) = choice_tables([tmp_path, tmp_path])
     assert [row[0] for row in table.rows] == [one["name"] for one in content["methods"]]
     capsys.readouterr()
     assert main(command(tmp_path, *words)) == 0

@@ -150,15 +150,6 @@ def categories_of(each: Sequence[Cells]) -> tuple[str, ...]:
     return tuple(text for _, text in sorted(in_order)) if None not in numbers.values() else tuple(sorted(found))
 
 
-def capitals_apart(names: Sequence[str]) -> tuple[str, str] | None:
-    """The first two names that differ in capitals alone; None if there are none."""
-    seen: dict[str, str] = {}
-    for name in names:
-        if (before := seen.setdefault(name.casefold(), name)) != name:
-            return before, name
-    return None
-
-
 def numbers_of(cells: Cells) -> np.ndarray:
     """The cells of a numeric column as float32 `[rows]`, NaN where missing."""
     return np.full(len(cells), np.nan, np.float32) if cells.numbers is None else cells.numbers.astype(np.float32)

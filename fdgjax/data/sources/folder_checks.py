@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fdgjax.data.sources.listing import IMAGE_SUFFIXES, Listing, list_folder, suffixes
 from fdgjax.utils.errors import UserError, few, printable
+from fdgjax.utils.words import folded
 
 UNFIT = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories of control characters, surrogates (bytes that are not UTF-8) and line breaks."""
@@ -60,12 +61,12 @@ def same_classes(path: Path, held: Mapping[str, Path], classes: Sequence[str], o
     """Raises a `UserError` if a domain lacks a class, or has other classes and `only` does not let them be skipped."""
     missing = [name for name in classes if name not in held]
     surplus = [name for name in held if name not in classes]
-    folded = {name.casefold(): name for name in held}
+    spellings = {folded(name): name for name in held}
     for name in missing:
-        if twin := folded.get(name.casefold()):
+        if twin := spellings.get(folded(name)):
             raise UserError(
-                f"no class folder {name} in {path}, but {twin}, which differs in case alone: expected the same "
-                "spelling in every domain; rename one of them"
+                f"no class folder {name} in {path}, but {twin}, which differs in capitals or the form of "
+                "accents alone: expected the same spelling in every domain; rename one of them"
             )
     if missing:
         raise UserError(

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fdgjax.data.sources.cells import Cells, capitals_apart, categories_of, codes_of
+from fdgjax.data.sources.cells import Cells, categories_of, codes_of
 from fdgjax.data.sources.rounding import check_labels_kept
 from fdgjax.utils.errors import UserError, printable
+from fdgjax.utils.words import spelt_apart
 
 LOGGER = logging.getLogger("fdgjax")
 
@@ -71,10 +72,10 @@ def classes_of(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells
                 "numbers or words; cut it into ranges, or set config.task=regression"
             )
     classes = categories_of(list(labels.values()))
-    if twins := capitals_apart(classes):
+    if twins := spelt_apart(classes):
         raise UserError(
-            f"the label '{label}' has the classes '{twins[0]}' and '{twins[1]}', which differ in capitals alone; "
-            "expected one spelling; mend the files"
+            f"the label '{label}' has the classes '{twins[0]}' and '{twins[1]}', which differ in capitals or the form "
+            "of accents alone; expected one spelling; mend the files"
         )
     if len(classes) < 2:
         raise UserError(f"the label '{label}' has the only class '{classes[0]}'; expected at least two")

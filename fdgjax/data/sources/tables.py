@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.data.columns import Column
-from fdgjax.data.sources.cells import Cells, as_number, capitals_apart, categories_of, cells_of, codes_of, numbers_of
+from fdgjax.data.sources.cells import Cells, as_number, categories_of, cells_of, codes_of, numbers_of
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.listing import by_domain, is_folder, list_folder, say_skipped
 from fdgjax.data.sources.rounding import rounding
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
 from fdgjax.data.sources.table_labels import class_labels, numeric_labels
 from fdgjax.utils.errors import LISTED, UserError, printable, unknown
-from fdgjax.utils.words import quoted
+from fdgjax.utils.words import folded, quoted, spelt_apart
 
 LOGGER = logging.getLogger("fdgjax")
 DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
@@ -151,10 +151,11 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
             f"mend it, or {missing}set config.data.categorical={quoted(name)}"
         )
     categories, count = categories_of(filled), sum(len(one) for one in filled)
-    if twins := capitals_apart(categories):
+    if twins := spelt_apart(categories):
         LOGGER.warning(
             printable(
-                f"column '{name}' has '{twins[0]}' and '{twins[1]}', two categories that differ in capitals alone"
+                f"column '{name}' has '{twins[0]}' and '{twins[1]}', two categories that differ in capitals or the "
+                "form of accents alone"
             )
         )
     if not categorical and len(categories) > max(MOST_CATEGORIES, count // 2):
@@ -194,11 +195,11 @@ def check_names(files: Mapping[str, Path], each: Mapping[str, Sequence[str]]) ->
     seen: dict[str, tuple[str, str]] = {}
     for domain, own in each.items():
         for name in own:
-            before, where = seen.setdefault(name.casefold(), (name, domain))
+            before, where = seen.setdefault(folded(name), (name, domain))
             if before != name:
                 raise UserError(
                     f"columns '{before}' of {files[where].name} and '{name}' of {files[domain].name} differ in "
-                    "capitals alone; expected one name for a column; rename one"
+                    "capitals or the form of accents alone; expected one name for a column; rename one"
                 )
 
 

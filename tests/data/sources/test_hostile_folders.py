@@ -200,9 +200,21 @@ def test_images_of_formats_that_are_not_read_are_counted_by_suffix(
         folder_data(FolderLayout())(str(tree))
 
 
+def test_classes_that_differ_in_spelling_are_said_to(tree: Path) -> None:
+    composed, apart = "caf\u00e9", "cafe\u0301"
+    for domain, name in zip(DOMAINS, (composed, apart, apart), strict=False):
+        (tree / domain / CLASSES[0]).rename(tree / domain / name)
+    with pytest.raises(
+        UserError, match=r"no class folder .*, but .*, which differs in capitals or the form of accents"
+    ):
+        folder_data(FolderLayout())(str(tree))
+
+
 def test_classes_that_differ_in_case_are_said_to(tree: Path) -> None:
     (tree / DOMAINS[1] / CLASSES[1]).rename(tree / DOMAINS[1] / CLASSES[1].title())
-    with pytest.raises(UserError, match=r"no class folder Dog in .*, but dog, which differs in case alone.*rename one"):
+    with pytest.raises(
+        UserError, match=r"no class folder Dog in .*, but dog, which differs in capitals or.*rename one"
+    ):
         folder_data(FolderLayout())(str(tree))
 
 
