@@ -33,8 +33,8 @@ class Evidence(NamedTuple):
 
 
 EVIDENCE = (
-    Evidence("hfedf_pacs", "hfedf_pacs", "no augmentation"),
     Evidence("hfedf_pacs_augmented", "hfedf_pacs", "DomainBed's augmentation, 32 pixels of 64"),
+    Evidence("hfedf_pacs", "hfedf_pacs", "no augmentation"),
     Evidence(
         "fdse_office_caltech10", "fdse_office", "200 rounds of 500, rate 0.05, decay 0.998, the round by validation"
     ),

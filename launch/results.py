@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from fdgjax.evaluation import HEADLINES
 from fdgjax.evaluation.statistics import Values, over_targets, spread
 from fdgjax.methods import METHODS
 from fdgjax.report.reading import Run, read_runs
@@ -28,8 +27,9 @@ from launch.curve_tables import curves_of, leads
 from launch.every_method import every_method
 from launch.headlines import headlines
 from launch.hospitals import hospitals_table
-from launch.kept import EVIDENCE, KeptCell, compared, kept_cells
+from launch.kept import EVIDENCE, KeptCell, kept_cells
 from launch.pairs import pairs_table
+from launch.published_cells import published_cells
 from launch.rows import RESULTS
 from launch.splits import splits
 
@@ -74,32 +74,6 @@ def with_table(page: str, title: str, make: Callable[[str], str]) -> str:
     if not (found and closed):
         raise UserError(f"the page has no '{begin}' before '{end}'; expected both, once")
     return f"{before}{begin}\n\n{make(page)}\n{end}{after}"
-
-
-def published_cells(_: str) -> str:
-    """Every kept figure at a paper's scale beside the paper's, but those that have a table by pairs, and how many are
-    reproduced."""
-    numbers = ["ours", "seeds", "the paper's", "difference", "tolerance"]
-    rows: list[list[str]] = []
-    verdicts: dict[str, list[str]] = {}
-    for evidence, cell, row in compared():
-        verdicts.setdefault(f"{evidence.spec}, {evidence.how}", []).append(row.verdict.partition(",")[0])
-        if evidence.pairs:
-            continue
-        how = f"[{evidence.how}](../benchmarks/results/{evidence.folder}/README.md)"
-        written = partial(mean_and_deviation, row.figure)
-        figures = [written(row.ours, row.deviation), str(row.seeds), written(row.paper, row.paper_deviation)]
-        figures += [f"{row.difference:+.1f}", written(row.tolerance, None), row.verdict]
-        paper = f"{evidence.spec.partition('_')[0]}, {row.table}"
-        rows.append([paper, cell.name, how, HEADLINES[row.figure], *figures])
-    counts = [
-        f"- {name}: {found.count('reproduced')} of {len(found)} figures reproduced, {found.count('worse')} worse, "
-        f"{found.count('better')} better."
-        for name, found in verdicts.items()
-    ]
-    head = ["table", "cell", "how it was run", "figure", *numbers, "verdict"]
-    lines = markdown_table(head, rows, right=numbers)
-    return "\n".join([*lines, "", *counts, ""])
 
 
 AUGMENTED = ("hfedf_pacs", "hfedf_pacs_augmented")

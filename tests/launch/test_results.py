@@ -19,7 +19,7 @@ def test_the_pages_have_the_tables_that_the_kept_runs_give() -> None:
 
 @pytest.mark.slow
 def test_another_table_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("launch.kept.EVIDENCE", EVIDENCE[:1])
+    monkeypatch.setattr("launch.published_cells.EVIDENCE", EVIDENCE[:1])
     before = (ROOT / "docs" / "results.md").read_text()
     assert main(["results", "--check"]) == 2
     assert "run python -m launch.results" in capsys.readouterr().err
