@@ -24,6 +24,7 @@ CURVES = {
 SHARES = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """The columns, as shares of all rounds."""
 
+LEADS = ("id_accuracy", "ood_accuracy")
 LEADING, LEADING_IN = "hfedf", ("hfedf_pacs_augmented", "hfedf_pacs")
 """The method whose leads are shown, the folder of its runs, and the spec with the paper's figures."""
 
@@ -67,20 +68,27 @@ def leads(_: str) -> str:
     """How far a paper's method is ahead of each other one of its table, by target and over all targets: ours, paired by
     seed, the paper's, and ours in the last quarter of the rounds."""
     folder, spec = LEADING_IN
-    published, cells, rows = read_published(SPECS / f"{spec}.py"), kept_cells(folder), []
-    for figure in ("id_accuracy", "ood_accuracy"):
+    published, cells = read_published(SPECS / f"{spec}.py"), kept_cells(folder)
+    rows: dict[tuple[str, str], list[str]] = {}
+    wins: dict[tuple[str, str], list[str]] = {}
+    for figure in LEADS:
         own, *others = leading_first(values_of(cells, figure))
         late = values_of(cells, figure, late_figure)
         for name, theirs in others:
             targets = sorted({target for target, seed in own[1] if (target, seed) in theirs})
             several = [(f"mean of {len(targets)}", targets)] if len(targets) > 1 else []
             for words, some in [*((target, [target]) for target in targets), *several]:
+                ours = paired(of_targets(own[1], some), theirs)
+                last_quarter = paired(of_targets(late[LEADING], some), late[name])
                 gain = published_lead(published, name, some, figure)
-                last = lead(paired(of_targets(own[1], some), theirs), gain)
-                quarter = lead(paired(of_targets(late[LEADING], some), late[name]), gain)
-                rows.append([name, words, HEADLINES[figure], *last, *quarter[2:4]])
-    numbers = ["pairs", "ahead in", "difference", "interval", "the paper's", "last quarter", "its interval"]
-    return "\n".join([*markdown_table([f"{LEADING} minus", "unseen", "figure", *numbers], rows, right=numbers), ""])
+                said = "" if gain is None else f"{gain:+.1f}"
+                rows.setdefault((name, words), []).extend([lead(ours), said, lead(last_quarter)])
+                wins.setdefault((name, words), [f"{ours.pairs}" if ours else "0"]).append(f"{ours.wins if ours else 0}")
+    figures = [HEADLINES[figure] for figure in LEADS]
+    numbers = [title for name in figures for title in (name, "the paper's", f"{name}, last quarter")]
+    pairs = f"pairs: ahead by {', '.join(figures)}"
+    body = [[*key, f"{wins[key][0]}: {', '.join(wins[key][1:])}", *row] for key, row in rows.items()]
+    return "\n".join([*markdown_table([f"{LEADING} minus", "unseen", pairs, *numbers], body, right=numbers), ""])
 
 
 def leading_first(methods: Mapping[str, Values]) -> list[tuple[str, Values]]:
@@ -124,10 +132,9 @@ def values_of(
     return found
 
 
-def lead(ours: Difference | None, paper: float | None) -> list[str]:
-    """The numbers of a line of `leads`, in percentage points."""
-    said = "" if paper is None else f"{paper:+.1f}"
+def lead(ours: Difference | None) -> str:
+    """A difference in percentage points, with its interval where there is one."""
     if ours is None:
-        return ["0", "", "", "", said]
-    interval = "" if ours.interval is None else " to ".join(f"{100 * end:+.1f}" for end in ours.interval)
-    return [str(ours.pairs), str(ours.wins), f"{100 * ours.mean:+.1f}", interval, said]
+        return ""
+    interval = "" if ours.interval is None else " ({:+.1f} to {:+.1f})".format(*(100 * end for end in ours.interval))
+    return f"{100 * ours.mean:+.1f}{interval}"
