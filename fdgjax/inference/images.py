@@ -65,13 +65,18 @@ def images_below(folder: Path) -> list[Path]:
     return images
 
 
-def say_others(folder: Path, each: Sequence[Listing]) -> None:
-    """Logs, in one line, what folders below `folder` contain besides images."""
+def say_others(folder: Path, each: Sequence[Listing], outside: Sequence[Path] = ()) -> None:
+    """Logs, in one line, what folders below `folder` contain besides images, and images outside of class folders."""
     others = [path for listing in each for path in listing.others]
     broken = [path for listing in each for path in listing.broken]
     hidden = [path for listing in each for path in listing.hidden]
-    kinds = {"files that are not images": others, "links that lead nowhere": broken, "hidden or system files": hidden}
-    say_skipped(folder, kinds, lost=bool(others or broken))
+    kinds = {
+        "images outside class folders": outside,
+        "files that are not images": others,
+        "links that lead nowhere": broken,
+        "hidden or system files": hidden,
+    }
+    say_skipped(folder, kinds, lost=bool(outside or others or broken))
 
 
 def listings(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Listing]:

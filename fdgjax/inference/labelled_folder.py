@@ -20,7 +20,7 @@ class LabelledImage(NamedTuple):
 
 def labelled_images(folder: Path, class_names: Sequence[str], dataset: str) -> list[LabelledImage]:
     """The images of a folder of class folders, or of a folder of domains with class folders. Whatever lies below a
-    class folder is of that class.
+    class folder is of that class; images beside class folders have none, and are skipped with a line.
 
     Args:
       folder: the folder.
@@ -33,12 +33,13 @@ def labelled_images(folder: Path, class_names: Sequence[str], dataset: str) -> l
     if not folder.is_dir():
         raise UserError(f"--data got '{folder}', which is no folder; expected one with a folder of images per class")
     layout = LAYOUTS.get(dataset, FolderLayout())
-    top = list_folder(folder).folders
+    top = list_folder(folder)
 
     def known(folders: Sequence[Path]) -> bool:
         return any(layout.own(one.name) in class_names for one in folders)
 
-    shelves = {"": top} if known(top) else {domain.name: list_folder(domain).folders for domain in top}
+    inner = {} if known(top.folders) else {domain.name: list_folder(domain) for domain in top.folders}
+    shelves = {domain: own.folders for domain, own in inner.items()} or {"": top.folders}
     if not any(map(known, shelves.values())):
         raise UserError(
             f"--data got '{folder}', which has no folder of a class that the model knows; expected <class>/* or "
@@ -52,7 +53,9 @@ def labelled_images(folder: Path, class_names: Sequence[str], dataset: str) -> l
             f"{few(class_names)}; rename them, or give a folder without them"
         )
     each = [(domain, labels[layout.own(one.name)], list(listings(one))) for domain, one in boxes]
-    say_others(folder, [listing for _, _, below in each for listing in below])
+    above = [top, *inner.values()]
+    without_class = [path for listing in above for path in listing.images]
+    say_others(folder, [*above, *(listing for _, _, below in each for listing in below)], without_class)
     found = [
         LabelledImage(path, label, domain)
         for domain, label, below in each

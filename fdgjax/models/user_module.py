@@ -170,6 +170,12 @@ def made_by(network: Network, outputs: int) -> nn.Module:
     if not isinstance(network, nn.Module) and not callable(network):
         raise UserError(f"model got {type(network).__name__}; expected a Flax module, or a function that makes one")
     function: Any = network
+    if not isinstance(network, nn.Module) and not takes_a_number(function):
+        kind, name = "class" if isinstance(network, type) else "function", getattr(network, "__name__", "")
+        raise UserError(
+            f"model got the {kind} {name}, which cannot be called with the number of outputs alone; expected a module, "
+            "such as model=MyNet(...), or a function of that number, such as model=lambda outputs: MyNet(outputs)"
+        )
     made = network if isinstance(network, nn.Module) else function(outputs)
     if not isinstance(made, nn.Module):
         raise UserError(
@@ -177,6 +183,22 @@ def made_by(network: Network, outputs: int) -> nn.Module:
             "flax.nnx.bridge.to_linen"
         )
     return made
+
+
+def takes_a_number(function: Callable[..., Any]) -> bool:
+    """Whether a function, or a class of modules, can be called with one number; True where Python cannot tell."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a function written in C
+        return True
+    # Linen modules take these two by keyword alone, whatever their signature says.
+    of_linen = ("parent", "name") if isinstance(function, type) and issubclass(function, nn.Module) else ()
+    own = [one for name, one in signature.parameters.items() if name not in of_linen]
+    try:
+        signature.replace(parameters=own).bind(1)
+    except TypeError:
+        return False
+    return True
 
 
 def as_linen(module: nn.Module) -> nn.Module:

@@ -36,6 +36,14 @@ __all__ = ["perceptron"]
 *_, METHOD = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
+class Fieldless(nn.Module):
+    """Has as many outputs as the data have classes."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.Dense(3)(x.reshape(len(x), -1))
+
+
 class Flat(nn.Module):
     """Takes no `train`."""
 
@@ -224,6 +232,11 @@ def test_colours_are_changed_of_pixels_alone(method: str, augmentation: str, wha
         ({"data": arrays(), "model": Flat(5)}, r"the model Flat gave shape \[1, 5\] .* expected \[1, 3\]"),
         ({"data": arrays(), "model": "flat"}, "unknown model.name 'flat'"),
         ({"data": arrays(), "model": Bridged}, "expected it through Flax's bridge"),
+        ({"data": arrays(), "model": Fieldless}, "got the class Fieldless, .* such as model=MyNet"),
+        (
+            {"data": arrays(), "model": lambda: Flat()},
+            "got the function <lambda>, which cannot be called with the number",
+        ),
         ({"data": arrays(), "model": lambda outputs: outputs}, "gave int; expected a linen module"),
         ({"data": arrays(), "model": Flat(), "model__width": 0.5}, "which has one width"),
         ({"data": arrays(), "model": Flat(), "data__image_size": 32}, "are arrays of 4x3; expected 0"),

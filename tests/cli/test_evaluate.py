@@ -12,6 +12,7 @@ from fdgjax.cli import evaluate, export
 from fdgjax.config import make_config
 from fdgjax.data.sources.domains import Domains
 from fdgjax.inference.class_figures import class_figures, share
+from fdgjax.inference.labelled_folder import LabelledImage, labelled_images
 from fdgjax.run.console import Console
 from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import reopen
@@ -161,6 +162,23 @@ def test_an_image_that_cannot_be_read_is_counted_and_named(
     assert found["n"] == 1
     assert found["skipped"] == [f"{tmp_path}/data/3/broken.png"]
     assert "broken.png (UnidentifiedImageError)" in caplog.text
+
+
+@pytest.mark.parametrize("domain", ["", "site"])
+def test_images_outside_class_folders_are_counted_in_one_line(
+    domain: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / domain
+    (root / "3").mkdir(parents=True)
+    for name in ("3/in.png", "out.png", "notes.txt"):
+        (root / name).touch()
+    (tmp_path / "further.jpg").touch()
+    with caplog.at_level("INFO", "fdgjax"):
+        (found,) = labelled_images(tmp_path, ["2", "3"], "folder")
+    assert found == LabelledImage(root / "3/in.png", 1, domain)
+    (line,) = caplog.messages
+    assert "images outside class folders: 2 (further.jpg and 1 more)" in line
+    assert "files that are not images: 1" in line
 
 
 def test_wilsons_interval_is_the_published_one() -> None:

@@ -25,6 +25,8 @@ from fdgjax.utils.words import folded, quoted, spelt_apart
 
 LOGGER = logging.getLogger("fdgjax")
 DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
+DATE = re.compile(r"(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{4})([T ]\d{1,2}:\d{2}.*)?")
+"""A date with a year of four digits, in any order, with or without a time."""
 MOST_CATEGORIES = 50
 """A text column with more values than this, and more than half of them different, is a name rather than a category."""
 
@@ -134,7 +136,7 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
     """A column, from its cells in the domains that have it.
 
     Raises:
-      UserError: numbers with decimal commas, text among numbers, or so many texts that they are no categories.
+      UserError: numbers with decimal commas, text among numbers, dates, or so many texts that they are no categories.
     """
     if not categorical:
         check_commas(name, cells, files)
@@ -157,6 +159,13 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
                 f"column '{name}' has '{twins[0]}' and '{twins[1]}', two categories that differ in capitals or the "
                 "form of accents alone"
             )
+        )
+    if not categorical and categories and all(map(DATE.fullmatch, categories)):
+        domain, one = next((domain, one) for domain, one in cells.items() if categories[0] in one.texts)
+        raise UserError(
+            f"column '{name}' of {files[domain]} has '{categories[0]}' in line {one.line_of(categories[0])}, a date; "
+            f"expected numbers or categories; leave it out by config.data.ignored={quoted(name)}, write it as a number "
+            f"such as days, or declare config.data.categorical={quoted(name)}"
         )
     if not categorical and len(categories) > max(MOST_CATEGORIES, count // 2):
         raise UserError(

@@ -278,6 +278,16 @@ MISTAKES = {
         {},
         "column 'id' has 120 different texts",
     ),
+    "dates that are few": (
+        {f"{d}.csv": f"seen,sick\n,no\n2024-01-1{d},no\n2024-02-1{d} 8:30,yes\n" for d in "12"},
+        {},
+        r"column 'seen' of .*1.csv has '2024-01-11' in line 3, a date; .* config.data.ignored=seen, .*categorical=seen",
+    ),
+    "dates of other countries": (
+        {"b.csv": "born,sick\n24.12.1980,no\n1/2/1990,yes\n"},
+        {},
+        r"column 'born' of .*b.csv has '1/2/1990' in line 3, a date",
+    ),
     "an unknown option": ({}, {"ignored": ("weight",)}, "unknown column of config.data.ignored 'weight'"),
 }
 
@@ -288,6 +298,12 @@ def test_texts_with_commas_may_be_declared_categories_or_stand_among_words(tmp_p
     assert data.columns == (Column("risks", ("1,2", "1,3", "2")),)
     written(tmp_path, {"a.csv": "risks;sick\n1,2;no\nnone;yes\n"})
     assert loaded(tmp_path).columns == (Column("risks", ("1,2", "1,3", "none")),)
+
+
+def test_dates_may_be_declared_categories_and_codes_that_are_no_dates_are_categories(tmp_path: Path) -> None:
+    rows = "seen,code,sick\n2024-01-11,1.2.3,no\n2024-01-12,3-2024,yes\n"
+    data = loaded(written(tmp_path, {"a.csv": rows, "b.csv": rows}), categorical=("seen",))
+    assert [column.name for column in data.columns if column.categories] == ["seen", "code"]
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
