@@ -2,15 +2,16 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Batch, Context, Method, Objective, PyTree, Setup
-from fdgjax.data.federation import Federation, Rows, pool
+from fdgjax.data.federation import Federation, Rows, on_device, pool
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_round, init_state
 from fdgjax.engine.local import Batching
@@ -30,7 +31,7 @@ BATCH = 4
 POISON = 255
 """The brightness of an image that makes a toy method's loss NaN; no other is all of it."""
 
-SMALL = {
+SMALL: Mapping[str, Any] = {
     "client_optimizer": "sgd",
     "client_learning_rate": 0.1,
     "client_momentum": 0.9,
@@ -57,7 +58,7 @@ KINDS = {
 What the engine does around a whole round, whatever its method (several seeds, several devices, evaluation), is tested
 on these; what a method may break by itself, on every one.
 """
-GENTLE = {"client_learning_rate": 0.002, "augmentation": "flip", "queue": 16}
+GENTLE: Mapping[str, Any] = {"client_learning_rate": 0.002, "augmentation": "flip", "queue": 16}
 """For losses whose gradients are large where a batch has hardly any negatives; and views that compile quickly."""
 POOLED = tuple(sorted(name for name, entry in METHODS.items() if issubclass(entry.hyper, Central)))
 """The methods of one client with everybody's data."""
@@ -71,7 +72,11 @@ QUICK = {"fedccrl": {"augmentation": "none"}}
 """What would take most of a program's compilation, and is tested by itself."""
 EARLY = {"atp": {"rate_share": 0.7}}
 """Of three rounds the second trains the rates, so that what is tested in two rounds sees them."""
-SMALL_HYPERNET = {"server_optimizer": "sgd", "server_learning_rate": 0.05, "server_weight_decay": 1e-2}
+SMALL_HYPERNET: Mapping[str, Any] = {
+    "server_optimizer": "sgd",
+    "server_learning_rate": 0.05,
+    "server_weight_decay": 1e-2,
+}
 
 
 def lengths_for(method: str) -> tuple[int, ...]:
@@ -86,7 +91,7 @@ def rows_of(lengths: Sequence[int], first: int, longest: int) -> Rows:
     for client, length in enumerate(lengths):
         places[client, :length] = first + np.arange(length)
         first += length
-    return jax.device_put(Rows(places, np.asarray(lengths, np.int32)))
+    return Rows(on_device(places), on_device(lengths))
 
 
 @functools.lru_cache
@@ -138,12 +143,13 @@ def small_hyper(name: str, **chosen: Any) -> Any:
     """The hyperparameters of a method, tiny, with some of them `chosen`."""
     kind = METHODS[name].hyper
     fields = {field.name for field in dataclasses.fields(kind)}
-    small = SMALL | (SMALL_HYPERNET if "hidden" in fields else {}) | (GENTLE if METHODS[name].unlabelled else {})
-    small |= SURE.get(name, {}) | MILD.get(name, {}) | QUICK.get(name, {}) | EARLY.get(name, {})
+    small = {**SMALL, **(SMALL_HYPERNET if "hidden" in fields else {}), **(GENTLE if METHODS[name].unlabelled else {})}
+    for particular in (SURE, MILD, QUICK, EARLY):
+        small |= particular.get(name, {})
     return kind(**{key: value for key, value in small.items() if key in fields} | chosen)
 
 
-def build(name: str, federation: Federation, model: str = "dense", devices: int = 1, **chosen: Any) -> Method:
+def build(name: str, federation: Federation, model: str = "dense", devices: int = 1, /, **chosen: Any) -> Method:
     """The method of that name on a toy model."""
     execution = Execution(devices=devices)
     setup = Setup(tiny_model(model, name), len(federation.ids), rounds=3, execution=execution, domains=DOMAINS)
@@ -184,7 +190,7 @@ class Case(NamedTuple):
     method: Method
     federation: Federation
     plan: RoundPlan
-    round: Callable[[State, Federation], tuple[State, RoundInfo]]
+    round: jax.stages.Wrapped
     traces: list[None]
 
     @property
@@ -228,7 +234,8 @@ def shared_method(name: str, model: str = "dense", devices: int = 1) -> Method:
 
 def make_case(method: Method, federation: Federation | None = None, plan: RoundPlan | None = None) -> Case:
     """A method on a federation, by default the standard one, not shared."""
-    federation, plan, traces = federation or toy_federation(), plan or make_plan(), []
+    federation, plan = federation or toy_federation(), plan or make_plan()
+    traces: list[None] = []
 
     def finish(*args: Any) -> Any:
         traces.append(None)
@@ -247,9 +254,9 @@ def shared_case(name: str, model: str = "dense", plan: RoundPlan | None = None) 
 
 def round_info(participants: Iterable[int], **others: Any) -> RoundInfo:
     """The diagnostics of a round in which nothing happened to these clients."""
-    who = np.asarray(list(participants))
-    one = np.ones(len(who), np.float32)
-    return RoundInfo(who, one, one, one > 0, np.asarray(True), {})._replace(**others)
+    who = on_device(list(participants))
+    one, yes = (on_device(np.ones(len(who)), kind) for kind in (np.float32, np.bool_))
+    return RoundInfo(who, one, one, yes, on_device(True, np.bool_), {})._replace(**others)
 
 
 def check_recordable(info: RoundInfo, clients: int) -> None:
@@ -294,12 +301,9 @@ def are_exact(jaxpr: Any) -> bool:
     return found == {(jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGHEST)}
 
 
-def close(left: PyTree, right: PyTree, rtol: float = 2e-4, atol: float = 2e-6) -> None:
+def close(left: PyTree, right: PyTree, *, rtol: float = 2e-4, atol: float = 2e-6) -> None:
     """Same structure, and equal up to the rounding of a few dozen float32 steps."""
-    assert jax.tree.structure(left) == jax.tree.structure(right)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol), left, right
-    )
+    chex.assert_trees_all_close(left, right, rtol=rtol, atol=atol)
 
 
 def tolerance(name: str) -> dict[str, float]:

@@ -1,7 +1,10 @@
 """The rules against float64 NumPy written from their definitions, and what they refuse."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from fdgjax.aggregation import chain, cosine_softmax, global_alignment, gradient_mask, mean, partition
-from fdgjax.contract import PyTree, Rule
+from fdgjax.contract import PyTree
 from fdgjax.utils.errors import UserError
 from tests.aggregation.test_rules import LABELS, SCALES, SEEDS, WEIGHTS, N, as_weights, assert_close, draw
 
@@ -67,7 +70,9 @@ def test_cosine_softmax_is_its_formula(
     "rule", [pytest.param(COSINE, id="cosine_softmax"), pytest.param(ALIGNED, id="global_alignment")]
 )
 @pytest.mark.parametrize("scale", [1e-30, 1e-21, 1e19, 1e30])
-def test_the_scale_of_all_updates_does_not_matter_to_cosines(scale: float, rule: Rule, scope: str) -> None:
+def test_the_scale_of_all_updates_does_not_matter_to_cosines(
+    scale: float, rule: Callable[..., Any], scope: str
+) -> None:
     updates = draw(3)
     plain, wanted = rule(updates, scope=scope)
     scaled, shares = rule(jax.tree.map(lambda leaf: np.float32(scale) * leaf, updates), scope=scope)
@@ -93,7 +98,7 @@ def test_one_update_of_another_scale_has_its_cosine(scale: float) -> None:
 def test_leaf_scope_is_the_rule_on_each_leaf(seed: int, weights: list[int]) -> None:
     updates, w = draw(seed), as_weights(weights)
     update, coefficients = COSINE(updates, w, scope="leaf")
-    assert jax.tree.structure(coefficients) == jax.tree.structure(updates)
+    chex.assert_trees_all_equal_structs(coefficients, updates)
     alone = [COSINE(leaf, w) for leaf in jax.tree.leaves(updates)]
     assert_close(jax.tree.leaves(update), [u for u, _ in alone])
     assert_close(jax.tree.leaves(coefficients), [c for _, c in alone])
@@ -165,7 +170,7 @@ def test_chain_hands_coefficients_on_as_weights() -> None:
         (lambda u: chain(), "no rule"),
     ],
 )
-def test_a_mistake_is_named_in_one_line(call: object, named: str) -> None:
+def test_a_mistake_is_named_in_one_line(call: Callable[[PyTree], Any], named: str) -> None:
     with pytest.raises(UserError, match=named) as error:
         call(draw(0))
     assert "\n" not in str(error.value)

@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import chex
 import jax
@@ -33,8 +34,8 @@ def shares(vectors: np.ndarray, weights: np.ndarray, iterations: int, gamma: flo
 @pytest.mark.parametrize("case", range(4))
 def test_the_official_weights(case: int, conformance: Path) -> None:
     arrays = np.load(conformance / "fedgala_global_alignment.npz")
-    chosen = {"iterations": int(arrays[f"iterations_{case}"]), "gamma": float(arrays[f"gamma_{case}"])}
-    update, weights = global_alignment(jnp.asarray(arrays[f"updates_{case}"]), **chosen)
+    iterations, gamma = int(arrays[f"iterations_{case}"]), float(arrays[f"gamma_{case}"])
+    update, weights = global_alignment(jnp.asarray(arrays[f"updates_{case}"]), iterations=iterations, gamma=gamma)
     np.testing.assert_allclose(weights, arrays[f"weights_{case}"], atol=1e-6)
     np.testing.assert_allclose(update, arrays[f"weights_{case}"] @ arrays[f"updates_{case}"], rtol=1e-4, atol=1e-6)
 
@@ -64,8 +65,8 @@ def official_shares(vectors: np.ndarray, sizes: np.ndarray, iterations: int, gam
 @pytest.mark.parametrize(("iterations", "gamma"), [(1, 0.0), (3, 0.25)])
 def test_updates_are_compared_with_what_sample_shares_make_of_them(iterations: int, gamma: float) -> None:
     updates, sizes = draw(9), np.asarray([50.0, 3.0, 10.0, 1.0])
-    factors, chosen = jnp.asarray(sizes, jnp.float32), {"iterations": iterations, "gamma": gamma, "scope": "tree"}
-    update, coefficients = global_alignment(updates, factors=factors, **chosen)
+    factors = jnp.asarray(sizes, jnp.float32)
+    update, coefficients = global_alignment(updates, factors=factors, iterations=iterations, gamma=gamma, scope="tree")
     wanted = official_shares(as_matrix(updates), sizes, iterations, gamma)
     np.testing.assert_allclose(coefficients, wanted, atol=2e-6)
     assert np.abs(wanted - shares(as_matrix(updates), np.ones(4), iterations, gamma)).max() > 1e-3
@@ -74,7 +75,7 @@ def test_updates_are_compared_with_what_sample_shares_make_of_them(iterations: i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chosen", [{"iterations": 0}, {"gamma": 1.0}])
-def test_without_it_the_mean_is_left(chosen: dict[str, float]) -> None:
+def test_without_it_the_mean_is_left(chosen: dict[str, Any]) -> None:
     updates, weights = draw(5), jnp.asarray([1.0, 2.0, 0.0, 4.0])
     update, _ = global_alignment(updates, weights, **chosen)
     chex.assert_trees_all_close(update, mean(updates, weights)[0], rtol=1e-6)
@@ -94,7 +95,7 @@ def test_opposed_clients_keep_their_shares() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"iterations": -1}, {"gamma": 1.5}, {"gamma": -0.1}])
-def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, float]) -> None:
+def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="expected at least 0") as error:
         global_alignment(jnp.ones((2, 3)), **wrong)
     assert "\n" not in str(error.value)

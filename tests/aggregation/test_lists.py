@@ -26,7 +26,7 @@ FURTHER = {
     "gradient_matching": aggregation.gradient_matching,
     "distance": partial(aggregation.distance_reweighted, beta=0.5),
     "subsets": lambda updates, weights: aggregation.mean_of_subsets(
-        updates, weights, members=np.asarray([[True, False, True], [False, True, True]]), rule=mean
+        updates, weights, members=jnp.asarray([[True, False, True], [False, True, True]]), rule=mean
     ),
     "masked": lambda updates, weights: aggregation.masked_update_mean(
         updates, jax.tree.map(lambda leaf: leaf > 0, updates), weights

@@ -9,7 +9,7 @@ import pytest
 from fdgjax.aggregation import distance_reweighted, mean, mean_of_subsets
 from fdgjax.utils.errors import UserError
 
-UPDATES = {"a": np.float32([[1, 0], [0, 1], [2, 2], [9, 9]]), "b": np.float32([0, 1, 3, 9])}
+UPDATES = {"a": np.array([[1, 0], [0, 1], [2, 2], [9, 9]], np.float32), "b": np.array([0, 1, 3, 9], np.float32)}
 SIZES = np.array([5.0, 1.0, 3.0, 0.0])
 
 

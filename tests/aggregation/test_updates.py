@@ -46,7 +46,7 @@ def server_model(primal: Any, scale: jax.Array, x: jax.Array) -> Any:
 def test_one_number_that_is_not_finite_is_found_in_any_leaf(size: int, bad: float) -> None:
     # XLA:CPU's maximum of 4,096 numbers and more passes over NaN.
     of = jax.jit(largest_magnitude)
-    tree = {"a": np.ones((3, 5), np.float32), "b": np.full(size, -2, np.float32), "count": np.int32(7)}
+    tree: dict[str, Any] = {"a": np.ones((3, 5), np.float32), "b": np.full(size, -2, np.float32), "count": np.int32(7)}
     assert of(tree) == 2
     for place in {0, size // 2, size - 1}:
         b = tree["b"].copy()
@@ -162,7 +162,7 @@ def factored(primal: Network, inputs: jax.Array, cotangents: Any) -> Updates:
 def network_written_out(primal: Network, inputs: jax.Array, cotangents: Any) -> Network:
     """One gradient per client, of an inner product."""
 
-    def inner(p: Network, x: jax.Array, delta: Any) -> jax.Array:
+    def inner(p: Network, x: jax.Array, delta: Any) -> jax.Array | int:
         y = heads_of(p.heads, features_of(p.trunk, SCALE, x))
         return sum(jnp.vdot(y[name], delta[name]) for name in y)
 
@@ -279,10 +279,10 @@ def test_norms_and_cosines_at_extreme_scales(scale: float) -> None:
 @pytest.mark.parametrize("scale", [1e-21, 1e19, 1e30])
 def test_a_pulled_back_update_may_be_of_any_size(scale: float) -> None:
     primal, inputs, cotangents = problem(7)
-    rule, where = partial(cosine_softmax_updates, temperature=0.5), {"inputs": inputs}
+    rule = partial(cosine_softmax_updates, temperature=0.5)
     scaled = jax.tree.map(lambda leaf: jnp.float32(scale) * leaf, cotangents)
     (_, shares), (plain, wanted) = (
-        rule(pulled_back(server_model, primal, SCALE, cotangents=one, **where)) for one in (scaled, cotangents)
+        rule(pulled_back(server_model, primal, SCALE, inputs=inputs, cotangents=one)) for one in (scaled, cotangents)
     )
     assert np.ptp(wanted) > 0.1
     np.testing.assert_allclose(shares, wanted, rtol=1e-4)

@@ -86,7 +86,7 @@ def test_layers_that_follow_each_other_are_a_network() -> None:
     result = built(data=arrays(2, 3), model=layers).train()
     (variables,) = result.variables()
     x = arrays(2, 3)["a"][0]
-    np.testing.assert_array_equal(result.predict(x), np.argmax(layers.apply(variables, x), axis=1))
+    np.testing.assert_array_equal(result.predict(x), np.asarray(layers.apply(variables, x)).argmax(axis=1))
 
 
 class Chain(nnx.Sequential):
@@ -147,7 +147,7 @@ def test_what_stood_in_a_registry_comes_back() -> None:
 
 
 def test_names_of_numpy_are_words() -> None:
-    words = {np.str_(name): pair for name, pair in arrays(3).items()}
+    words: dict[str, Any] = {np.str_(name): pair for name, pair in arrays(3).items()}
     assert named_arrays(words, None).keys() == named_arrays(arrays(3), None).keys()
 
 

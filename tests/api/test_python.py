@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from tests.runs import never, perceptron, records_of, small
 
 __all__ = ["perceptron"]
 
-*_, METHOD = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+METHOD = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[-1]
 
 
 class Fieldless(nn.Module):
@@ -102,11 +102,16 @@ def test_importing_loads_nothing() -> None:
 def test_it_is_the_run_of_the_command_line(cache: Path, tmp_path: Path) -> None:
     config = small(cache)
     run_config(config, tmp_path / "command", Console(), never())
-    keys = {"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, "devices": 1}
+    keys: dict[str, Any] = {"rounds": 4, "local_epochs": 1, "eval_every": 2, "checkpoint_every": 2, "devices": 1}
     trainer = fdgjax.experiment("fedavg:rotated_digits", model="perceptron", data__cache_dir=cache, **keys)
     assert to_plain(trainer.config) == to_plain(config)
     seen: list[int] = []
-    stopped = trainer.train(tmp_path / "python", on_round=lambda record: seen.append(record["round"]) or len(seen) == 3)
+
+    def three(record: Mapping[str, Any]) -> bool:
+        seen.append(record["round"])
+        return len(seen) == 3
+
+    stopped = trainer.train(tmp_path / "python", on_round=three)
     assert (stopped.finished, len(stopped.records), stopped.summary) == (False, 3, {})
     halted = trainer.train(on_round=lambda record: record["round"] == 3)
     assert (halted.records, halted.summary) == (stopped.records, {})
@@ -149,7 +154,9 @@ def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
     )
     (variables,) = result.variables()
     floats = data["one"][0] / np.float32(127.5) - 1
-    np.testing.assert_array_equal(np.argmax(Flat().apply(variables, floats), axis=1), result.predict(data["one"][0]))
+    np.testing.assert_array_equal(
+        np.asarray(Flat().apply(variables, floats)).argmax(axis=1), result.predict(data["one"][0])
+    )
     again = fdgjax.open_run(tmp_path / "run", data=arrays(), classes=("a", "b", "c"), model=Flat(3))
     assert again.summary == result.summary
     with pytest.raises(UserError, match=r"needs the data set 'arrays-.*: give the data set .* to fdgjax\.open_run"):
@@ -211,7 +218,7 @@ def wide(shift: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 )
 def test_colours_are_changed_of_pixels_alone(method: str, augmentation: str, what: str) -> None:
     def built(shift: float, augmentation: str = augmentation, method: str = method) -> object:
-        asked = {"data__target": "c", "data__augmentation": augmentation, "data__validation": 0.5, "devices": 1}
+        asked: Any = {"data__target": "c", "data__augmentation": augmentation, "data__validation": 0.5, "devices": 1}
         return fdgjax.experiment(method, data=wide(shift), model="linear", **asked).built
 
     assert built(0.0)

@@ -1,6 +1,7 @@
 """The models of a finished run compared: their distance, their means, and what they predict."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ __all__ = ["built_once", "perceptron"]
 pytestmark = pytest.mark.usefixtures("perceptron", "built_once")
 
 
-def finished(method: str, cache: Path, path: Path, **changes: object) -> Path:
+def finished(method: str, cache: Path, path: Path, **changes: Any) -> Path:
     run_config(small(cache, method, rounds=1, **changes), path, Console(), never())
     return path
 

@@ -129,7 +129,12 @@ def test_the_demo_is_a_training_of_rotated_digits(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given: list[Sequence[str]] = []
-    monkeypatch.setattr("fdgjax.cli.train.main", lambda argv: given.append(argv) or 0)
+
+    def train(argv: Sequence[str]) -> int:
+        given.append(argv)
+        return 0
+
+    monkeypatch.setattr("fdgjax.cli.train.main", train)
     assert main(["fdgjax", "demo", "--config.rounds=1"]) == 0
     assert parse(given[0])[0] == parse(["", "--config=hfedf", "--config.rounds=1"])[0]
     assert "fdgjax presets" in capsys.readouterr().out

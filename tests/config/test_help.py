@@ -13,7 +13,8 @@ from fdgjax.config.make import SECTIONS
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError
 
-KINDS = {kind.__name__: kind for kind in (Config, *SECTIONS.values(), *(entry.hyper for entry in METHODS.values()))}
+ALL: tuple[type[Any], ...] = (Config, *SECTIONS.values(), *(entry.hyper for entry in METHODS.values()))
+KINDS = {kind.__name__: kind for kind in ALL}
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

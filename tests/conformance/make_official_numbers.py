@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 from unittest.mock import MagicMock, patch
 
 import numpy as np
@@ -112,9 +113,9 @@ def mixtures(folder: Path) -> Arrays:
     stubs = {f"src.{name}": ModuleType(name) for name in ("models", "client", "dataset_bundle")}
     package = ModuleType("src")
     package.__path__ = [str(source)]
-    everything = {name: MagicMock() for name in STUBS} | stubs | {"src": package}
+    bar = MagicMock(tqdm=lambda clients, leave=True: clients)
+    everything = {name: MagicMock() for name in STUBS} | stubs | {"src": package, "tqdm": bar, "tqdm.auto": bar}
     with patch.dict(sys.modules, everything):
-        sys.modules["tqdm"].tqdm = sys.modules["tqdm.auto"].tqdm = lambda clients, leave=True: clients
         server = loaded(source / "server.py", "src.server").AFLServer
         losses, counts = rng.uniform(0, 3, (5, 4)), torch.tensor([5.0, 1.0, 9.0, 4.0])
         me = MagicMock(group_weights=torch.full((4,), 0.25), hparam={"hparam1": 0.2, "local_epochs": 1}, _round=0)
@@ -136,4 +137,5 @@ def numbers(folder: Path) -> dict[str, Arrays]:
 
 if __name__ == "__main__":
     made = numbers(Path(sys.argv[1]))
-    np.savez_compressed(OFFICIAL, **{f"{name}/{path}": x for name, group in made.items() for path, x in group.items()})
+    arrays: dict[str, Any] = {f"{name}/{path}": x for name, group in made.items() for path, x in group.items()}
+    np.savez_compressed(OFFICIAL, **arrays)

@@ -10,6 +10,7 @@ Where PyTorch is installed, tests/benchmarks/test_torch_twins.py checks that it 
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -147,4 +148,6 @@ def numbers() -> dict[str, dict[str, np.ndarray]]:
 
 
 if __name__ == "__main__":
-    np.savez_compressed(FILE, **{f"{name}/{path}": x for name, group in numbers().items() for path, x in group.items()})
+    made = numbers()
+    arrays: dict[str, Any] = {f"{name}/{path}": x for name, group in made.items() for path, x in group.items()}
+    np.savez_compressed(FILE, **arrays)

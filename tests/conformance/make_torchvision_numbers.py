@@ -30,6 +30,8 @@ WRITTEN_DOWN = ("resnet18_imagenet", "vit_b8")
 class NarrowResNet(resnet.ResNet):
     """torchvision's ResNet with a sixteenth of the channels, which its arguments do not allow."""
 
+    inplanes: int
+
     def __init__(self, block: Any, depths: list[int]) -> None:
         super().__init__(block, depths, CLASSES)
         self.conv1, self.bn1 = nn.Conv2d(3, 4, 7, 2, 3, bias=False), nn.BatchNorm2d(4)
@@ -78,7 +80,8 @@ def main() -> None:
     found = {name: logits(name) for name in NETWORKS}
     for name in WRITTEN_DOWN:
         np.testing.assert_allclose(found.pop(name), torch_numbers(name)["logits"], rtol=1e-9)
-    np.savez_compressed(TORCHVISION, **{f"{name}/logits": value for name, value in found.items()})
+    arrays: dict[str, Any] = {f"{name}/logits": value for name, value in found.items()}
+    np.savez_compressed(TORCHVISION, **arrays)
 
 
 if __name__ == "__main__":

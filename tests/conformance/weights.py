@@ -13,8 +13,7 @@ SIDES = {"vgg11": 64, "densenet121": 32, "deit_b": 32}
 
 def numbers(shapes: Mapping[str, tuple[int, ...]]) -> Tensors:
     rng = np.random.default_rng(0)
-    draw = lambda shape: rng.normal(0, 0.3, shape).astype(np.float32)  # noqa: E731
-    made = {name: draw(shape) for name, shape in shapes.items()}
+    made = {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
     return {name: np.abs(value) + 0.5 if name.endswith("running_var") else value for name, value in made.items()}
 
 

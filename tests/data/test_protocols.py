@@ -1,6 +1,7 @@
 """Who trains and is tested on what: nothing twice, nothing of the target, the same again for the same seed."""
 
 from fractions import Fraction
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,9 +19,9 @@ LAW = settings(derandomize=True, deadline=None, max_examples=50)
 NAMES = ("east", "west", "north", "south")
 
 
-def split(data: Domains, protocol: str = "leave_one_out", **chosen: object) -> Partition:
-    usual = {"target": "west", "validation": 0.25, "test": 0.25}
-    return PROTOCOLS[protocol].split(data, SplitSpec(**(usual | chosen)))
+def split(data: Domains, protocol: str = "leave_one_out", /, **chosen: Any) -> Partition:
+    usual: dict[str, Any] = {"target": "west", "validation": 0.25, "test": 0.25}
+    return PROTOCOLS[protocol].split(data, SplitSpec(**usual | chosen))
 
 
 @LAW

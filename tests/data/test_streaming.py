@@ -22,7 +22,8 @@ def test_it_is_no_array_to_jax_and_has_the_shape_of_one() -> None:
     assert len(streamed) == len(IMAGES)
     assert jax.tree.leaves(streamed) == []
     # Two are never mistaken for each other: a program compiled for the one would read its images for the other's.
-    assert jax.tree.structure(streamed) == jax.tree.structure(streamed) != jax.tree.structure(Streamed(IMAGES))
+    structure: Any = jax.tree.structure
+    assert structure(streamed) == structure(streamed) != structure(Streamed(IMAGES))
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0,)], ids=str)

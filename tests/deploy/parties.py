@@ -1,14 +1,14 @@
 """A server and nodes in one process, each with its own samples, and the simulation of the same federation."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from fdgjax.config import Config
 from fdgjax.contract import Method
-from fdgjax.data.federation import Federation, without_labels
+from fdgjax.data.federation import Federation, Rows, without_labels
 from fdgjax.deploy.account import Guard
 from fdgjax.deploy.node import Answer, Node, NodeState, answer, make_node
 from fdgjax.deploy.server import DeployedRound, DeployedState, ServerPrograms, begin_round, finish_round, make_server
@@ -34,8 +34,8 @@ class Parties(NamedTuple):
     lengths: np.ndarray
 
 
-def own(federation: Federation, rows: object, place: int) -> OwnSamples:
-    places, lengths = (np.asarray(leaf) for leaf in rows)  # type: ignore[attr-defined]
+def own(federation: Federation, rows: Rows, place: int) -> OwnSamples:
+    places, lengths = (np.asarray(leaf) for leaf in rows)
     here = places[place][: int(lengths[place])]
     return OwnSamples(np.asarray(federation.inputs)[here], np.asarray(federation.labels)[here])
 
@@ -45,7 +45,7 @@ def parties(
     privacy: Privacy | None = None,
     guards: Sequence[Guard | None] = (None,) * (PARTIES + 1),
     change: Callable[[Method], Method] = lambda method: method,
-    **plan: bool,
+    **plan: Any,
 ) -> Parties:
     """The method on a toy federation whose ids are the positions, as a deployment numbers its clients.
 

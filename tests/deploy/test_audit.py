@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class Wire:
         self.samples |= {one.client: int(serve(one, asked).facts["samples"]) for one in new}
         return self.samples
 
-    def exchange(self, requests: list[Request], deadline: float) -> list[Reply]:
+    def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
         replies = [serve(self.nodes[one.client], one) for one in requests if one.client not in self.away]
         if not self.noise:
             return replies
@@ -171,7 +172,12 @@ def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path, capsys: pytes
 def test_a_line_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that lines of two processes do not mix."""
     written, write = list[bytes](), os.write
-    monkeypatch.setattr("os.write", lambda number, content: (written.append(content), write(number, content))[1])
+
+    def recorded(number: int, content: bytes) -> int:
+        written.append(content)
+        return write(number, content)
+
+    monkeypatch.setattr("os.write", recorded)
     for line in ("a\n", "b\n"):
         append(tmp_path / MESSAGES, line)
     assert written == [b"a\n", b"b\n"]
@@ -211,7 +217,7 @@ def test_a_checksum_is_of_content_and_not_of_order_or_layout(arrays: dict[str, n
 
 def test_a_checksum_knows_names_types_shapes_and_bits() -> None:
     one = np.array([1.0, 0.0], np.float32)
-    others = [
+    others: list[dict[str, np.ndarray]] = [
         {"b": one},
         {"a": one.astype(np.float64)},
         {"a": one[None]},

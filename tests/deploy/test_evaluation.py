@@ -275,7 +275,7 @@ def test_a_party_splits_its_samples_as_the_simulation_splits_its_domain(
     for party in range(terms.parties):
         rows = np.flatnonzero(data.domains == party)
         found = [rows[each] for each in positions(len(rows), OwnPlaces(Path()), terms, party)]
-        expected = (
+        expected: list[Any] = (
             [[], [], [], parts.target]
             if party == unseen
             else [parts.train[party], parts.validation[party], parts.test[party], []]

@@ -45,7 +45,7 @@ PROTECTED = {"privacy.unit": "sample", "privacy.noise": 1.0, "method.weighting":
 UNITS = {"flower-supernode": node_unit, "flower-superlink": superlink_unit}
 
 
-def terms_of(method: str, data: str = "folder", columns: tuple[Column, ...] = (), **changes: object) -> Terms:
+def terms_of(method: str, data: str = "folder", columns: tuple[Column, ...] = (), /, **changes: Any) -> Terms:
     config = make_config(method, data)
     config.data.clients = 3
     config.update_from_flattened_dict(changes)

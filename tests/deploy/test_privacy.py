@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -133,7 +134,7 @@ def test_the_servers_noise_is_what_was_accounted_for_also_without_a_client(tmp_p
     nothing = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in by_path(shapes).items()}
 
     def moved(round_: int, clients: tuple[int, ...]) -> np.ndarray:
-        held = first._replace(state=first.state._replace(round=np.int32(round_)))
+        held = first._replace(state=first.state._replace(round=jnp.int32(round_)))
         after = finish_round(those.server, held, sending, dict.fromkeys(clients, nothing)).held
         return flat(after.state.server.variables) - flat(first.state.server.variables)
 

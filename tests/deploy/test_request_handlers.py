@@ -1,6 +1,7 @@
 """Rounds over requests and replies, from folders of images to models: each party in folders of its own."""
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -118,7 +120,7 @@ def test_the_models_that_a_deployment_leaves_are_exported_and_predict(
     image = np.asarray(trial.clients[0].inputs[0])
     Image.fromarray(image[..., 0]).save(tmp_path / "one.png")
     shared = jax.tree.map(lambda leaf: leaf[0], server.agreed.method.unseen(held.state.server, held.state.clients))
-    inputs = image[None].astype(np.float32) / 127.5 - 1
+    inputs = jnp.asarray(image[None], jnp.float32) / 127.5 - 1
     logits = server.agreed.client.whole.apply(shared, inputs, False, jax.random.key(0))[0].logits[0]
     (of_node,) = (tmp_path / "node1" / "states").glob("*/model.safetensors")
     for file in (folder / "model.safetensors", of_node):
@@ -326,5 +328,5 @@ def test_a_process_for_all_messages_mixes_neither_terms_nor_samples(trial: Trial
 
 def samples_held(node: Node) -> int:
     """The number of samples that a node trains on."""
-    federation: Any = node.train.args[0]  # type: ignore[attr-defined]
-    return int(federation.train.length[node.client])
+    assert isinstance(node.train, functools.partial)
+    return int(node.train.args[0].train.length[node.client])

@@ -17,8 +17,8 @@ pytest.importorskip("flwr")
 from flwr.common.constant import SubStatus
 
 from fdgjax.deploy import worker
-from fdgjax.deploy.node import Node
 from fdgjax.deploy.processes import keep_running
+from fdgjax.deploy.request_handlers import Prepared
 from fdgjax.deploy.waiting import LEAST_SECONDS, SHARE, growing_pauses, pause
 from fdgjax.deploy.warm_node import worker_command
 from fdgjax.utils.errors import UserError
@@ -65,7 +65,7 @@ class Desk(NamedTuple):
     """What a worker does to the SuperNode's interface, in its order, and the nodes that it hands on."""
 
     done: list[tuple[str, Any]]
-    nodes: list[dict[str, Node]]
+    nodes: list[dict[str, Prepared]]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A message is a dictionary, which the node answers by its `content`; without one it fails."""
     desk = Desk([], [])
 
-    def answered(message: Any, context: Any, nodes: dict[str, Node]) -> str:
+    def answered(message: Any, context: Any, nodes: dict[str, Prepared]) -> str:
         desk.nodes.append(nodes)
         return f"answer to {message['content']}"
 
@@ -99,7 +99,7 @@ def client_with(message: Any) -> Any:
 
 def test_a_worker_keeps_its_node_and_ends_a_task_when_its_heart_has_stopped(desk: Desk) -> None:
     """A heartbeat after the task's end would end the worker."""
-    nodes, before = dict[str, Node](), hearts()
+    nodes, before = dict[str, Prepared](), hearts()
     worker.answer_task(client_with({"content": 1}), nodes)
     worker.answer_task(client_with({"content": 2}), nodes)
     ended = (SubStatus.COMPLETED, before)

@@ -21,7 +21,7 @@ from fdgjax.contract import (
     Trained,
     Variables,
 )
-from fdgjax.data.federation import Federation
+from fdgjax.data.federation import Federation, on_device
 from fdgjax.engine import State
 from fdgjax.engine.local import Batching
 from fdgjax.utils.random import Purpose, stream
@@ -56,7 +56,7 @@ def make_batch(federation: Federation, rows: np.ndarray, mask: np.ndarray) -> Ba
     """The samples at `rows` with their own labels."""
     pixels = np.asarray(federation.inputs)[rows].astype(np.float32) / np.float32(127.5) - np.float32(1)
     labels, domains = (np.asarray(table)[rows] for table in (federation.labels, federation.domains))
-    return jax.device_put(Batch(pixels, labels, mask.astype(np.float32), domains=domains))
+    return jax.device_put(Batch(pixels, labels, on_device(mask, np.float32), domains=domains))
 
 
 class PlainRound:
@@ -66,7 +66,7 @@ class PlainRound:
         self.method, self.batching = method, batching
 
         def serve(
-            server: PyTree, clients: PyTree, messages: PyTree, weights: np.ndarray, server_step: ServerStep
+            server: PyTree, clients: PyTree, messages: PyTree, weights: jax.Array, server_step: ServerStep
         ) -> PyTree:
             aggregate, _ = method.aggregate(server, clients, messages, weights)
             return method.update(server, clients, aggregate, server_step)

@@ -182,7 +182,7 @@ def test_no_short_product_decides_an_aggregate(name: str) -> None:
         return method.aggregate(*args)
 
     state = jax.eval_shape(functools.partial(init_state, method), federation, 0)
-    compile_round(method._replace(aggregate=aggregate), make_plan("vmap")).eval_shape(state, federation)
+    jax.eval_shape(compile_round(method._replace(aggregate=aggregate), make_plan("vmap")), state, federation)
     assert exact == [True]
 
 

@@ -148,7 +148,7 @@ def test_fixed_embeddings_are_those_of_one_device() -> None:
     federation = toy_federation()
     states = []
     for devices in (1, 3):
-        method = build("hfedf", federation, devices=devices, embeddings="fixed")
+        method = build("hfedf", federation, "dense", devices, embeddings="fixed")
         init = jit(functools.partial(init_state, method), Execution(devices=devices))
         states.append(init(federation, 0))
     close(*states)

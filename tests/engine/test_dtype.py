@@ -57,7 +57,7 @@ def products(jaxpr: Any) -> Iterator[Any]:
                 yield from products(getattr(inner, "jaxpr", inner))
 
 
-EXPECTED = {
+EXPECTED: dict[str, set[Any]] = {
     "gpu": {("bfloat16", None), ("bfloat16", "pool")},
     "cpu": {("float32", jax.lax.DotAlgorithmPreset.BF16_BF16_F32), ("float32", "bfloat16"), ("float32", "pool")},
 }
@@ -139,7 +139,7 @@ def test_a_round_leaves_the_types_that_it_leaves_in_float32(name: str) -> None:
         )
         data = pool(federation) if method.pooled else federation
         state = jax.eval_shape(functools.partial(init_state, method), data, 0)
-        after = compile_round(method, make_plan()).eval_shape(state, data)
+        after = jax.eval_shape(compile_round(method, make_plan()), state, data)
         ends.append(jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), after))
     assert ends[0] == ends[1]
 
@@ -160,7 +160,7 @@ def test_a_run_in_bfloat16_is_near_the_one_in_float32(perceptron: None, cache: P
         assert last.state is not None
         assert {str(leaf.dtype) for leaf in jax.tree.leaves(last.state.server)} == {"float32"}
         losses.append([last.records[0][name] for name in ("train_loss", "ood_loss", "id_accuracy")])
-    np.testing.assert_allclose(*losses, rtol=0.03)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=0.03)
 
 
 class Fixed(nn.Module):
@@ -173,7 +173,7 @@ class Fixed(nn.Module):
 
 def test_a_network_that_cannot_is_refused_in_one_line() -> None:
     def made(dtype: str) -> Any:
-        network = functools.partial(Fixed)
+        network: Any = functools.partial(Fixed)
         return make_client_model(network, "mnist_cnn", (2, 2, 1), frozen=0, scaling="signed", weights=None, dtype=dtype)
 
     made("float32")

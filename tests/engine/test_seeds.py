@@ -180,7 +180,7 @@ def test_what_is_not_finite_in_one_seed_leaves_the_other_as_it_is(axes: tuple[st
     wanted, _ = compiled(copy(start), federation)
     held = set(np.asarray(one.validation.places).ravel().tolist())
     only_there = next(row for row in np.asarray(other.train.places)[1, :12].tolist() if row in held)
-    poisoned = federation._replace(inputs=federation.inputs.at[only_there].set(POISON))
+    poisoned = federation._replace(inputs=jnp.asarray(federation.inputs).at[only_there].set(POISON))
     state, info = compiled(start, poisoned)
     assert np.asarray(info.finite).tolist() == [[True] * CLIENTS, [client != 1 for client in range(CLIENTS)]]
     states = each_seed(state, 2)

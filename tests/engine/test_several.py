@@ -21,7 +21,7 @@ from fdgjax.engine.sharding import on_every_device, own_samples
 from fdgjax.experiments import on_callers_mesh
 from fdgjax.utils.errors import UserError
 from tests.runs import small
-from tests.toys import CLIENTS, Case, build, close, make_plan, shared_case, toy_federation
+from tests.toys import CLIENTS, Case, build, close, make_case, make_plan, shared_case, toy_federation
 
 THREE = Execution("map", 2, 3)
 
@@ -32,8 +32,8 @@ def test_each_device_needs_no_more_than_the_images_of_its_clients_and_of_the_uns
     place = everywhere(THREE)
     assert place is not None
     held = shard_images(np.asarray(case.federation.inputs), own_samples([case.federation], 3), place)
-    assert held.pixels.addressable_shards[0].data.shape[0] < len(case.federation.inputs)
-    apart = on_every_device(case.federation._replace(inputs=np.zeros(1)), place)._replace(inputs=held)
+    assert held.pixels.addressable_shards[0].data.shape[0] < len(case.federation.labels)
+    apart = on_every_device(case.federation._replace(inputs=jnp.zeros(1)), place)._replace(inputs=held)
     one_round = jax.jit(functools.partial(run_round, case.method, case.plan), out_shardings=place)
     state, info = one_round(jax.device_put(case.start(), place), apart)
     wanted, same = case.round(case.start(), case.federation)
@@ -115,7 +115,7 @@ def after(case: Case, state: State, server: PyTree) -> jax.Array:
 def test_the_derivative_of_a_loss_after_a_round_is_that_of_finite_differences() -> None:
     # As many steps for each client: a loop whose length is data has no derivative backwards.
     method = build("fedavg", toy_federation(), client_momentum=0.0)
-    case = Case(method, toy_federation(), make_plan("vmap", epochs=1), None, [])
+    case = make_case(method, plan=make_plan("vmap", epochs=1))
     state = case.start()
     loss = jax.jit(functools.partial(after, case, state))
     gradient = jax.jit(jax.grad(functools.partial(after, case, state), allow_int=True))(state.server)

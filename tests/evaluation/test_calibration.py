@@ -1,5 +1,7 @@
 """The calibration error of counts by confidence."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,10 +20,10 @@ def test_calibration_pools_models(bins: list[tuple[int, float, float]], cut: int
     count = np.asarray([n for n, _, _ in bins], np.float64)
     right = np.asarray([round(n * a) for n, a, _ in bins], np.float64)
     confidence = np.asarray([n * c for n, _, c in bins])
-    nothing = np.zeros(1)
+    nothing: Any = np.zeros(1)
 
-    def tally(*parts: np.ndarray) -> Tally:
-        return Tally(nothing, nothing, *parts, nothing)
+    def tally(count: Any, right: Any, confidence: Any) -> Tally:
+        return Tally(nothing, nothing, count, right, confidence, nothing)
 
     whole = expected_calibration_error(tally(count, right, confidence))
     share = cut / 20

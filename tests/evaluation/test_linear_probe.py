@@ -83,7 +83,7 @@ def test_features_as_they_are_have_their_weight() -> None:
     rng, raw = np.random.default_rng(0), dataclasses.replace(HOW, standardise=False)
     labels = rng.permutation(np.repeat(np.arange(3), 120))
     told = rng.normal(size=(360, 6)).astype(np.float32) + 4 * np.eye(3, 6, dtype=np.float32)[labels]
-    hidden = told * np.float32([0.01, 0.01, 0.01, 100, 100, 100])
+    hidden = told * np.array([0.01, 0.01, 0.01, 100, 100, 100], np.float32)
     assert accuracies(told, labels, how=raw).min() > 0.9
     assert accuracies(hidden, labels, how=raw).max() < 0.7
     assert accuracies(hidden, labels).min() > 0.9

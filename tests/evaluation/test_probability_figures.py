@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ def test_the_threshold_has_the_largest_index_or_the_asked_sensitivity(given_: tu
     labels, p = given_
     every = np.unique(p[:, 1])
 
-    def both(threshold: float) -> tuple[float, float]:
+    def both(threshold: float | None) -> tuple[float, float]:
         return value("sensitivity", labels, p, threshold), value("specificity", labels, p, threshold)
 
     best = decision_threshold(labels, p)
@@ -278,8 +279,8 @@ def test_scopes_are_means_pools_and_domains() -> None:
         own = [value(name, labels[i], exact["source", i]) for i in range(2)]
         unseen = [value(name, labels[2], exact["target", i]) for i in range(2)]
         every = value(name, np.concatenate(labels[:2]), np.concatenate([exact["source", 0], exact["source", 1]]))
-        domains = {"a": own[0], "b": own[1], "c": np.mean(unseen)}
-        worst = min if FIGURES[name].larger else max
+        domains = {"a": own[0], "b": own[1], "c": float(np.mean(unseen))}
+        worst: Callable[..., float] = min if FIGURES[name].larger else max
         assert record[f"id_{name}"] == pytest.approx(np.mean(own), abs=1e-6)
         assert record[f"id_all_{name}"] == pytest.approx(every, abs=1e-6)
         assert record[f"ood_{name}"] == pytest.approx(np.mean(unseen), abs=1e-6)

@@ -14,16 +14,16 @@ def test_figures_are_over_the_samples_of_those_who_took_part() -> None:
     labels = np.asarray([0, 1, 2, 0, 1, 2])
     # Clients 2 and 0; padding is right by chance and must not count.
     guess = PseudoLabels(
-        np.asarray([[2, 0, 0], [0, 1, 0]]),
-        np.asarray([[0.5, 1.0, 1.0], [0.9, 0.6, 0.4]]),
-        np.asarray([[0.0, 1.0, 1.0], [1.0, 0.5, 1.0]]),
+        jnp.asarray([[2, 0, 0], [0, 1, 0]]),
+        jnp.asarray([[0.5, 1.0, 1.0], [0.9, 0.6, 0.4]]),
+        jnp.asarray([[0.0, 1.0, 1.0], [1.0, 0.5, 1.0]]),
     )
     info = round_info([2, 0], pseudo_labels=guess)
     got = pseudo_label_figures(info, rows, labels)
     assert got["client_pseudo_label_accuracy"] == [1.0, 2 / 3]
     wanted = {"accuracy": 3 / 4, "confidence": 2.4 / 4, "trust": 2.5 / 4, "trusted_accuracy": 1.5 / 2.5}
     for name, value in wanted.items():
-        np.testing.assert_allclose(got[f"pseudo_label_{name}"], value)
+        np.testing.assert_allclose(got[f"pseudo_label_{name}"], value, rtol=1e-6)
 
 
 def test_no_guess_no_figures() -> None:

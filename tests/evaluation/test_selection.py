@@ -1,5 +1,7 @@
 """The rules of selection, and that nothing looks at the target unless asked for by name."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -54,9 +56,11 @@ def test_clients_may_count_by_their_size() -> None:
     """FLGo: the clients' accuracies weighted by their numbers of samples, here one of 10 and one of 90."""
 
     def record(round_: int, small: float, large: float) -> dict:
-        correct, total = np.asarray([[10 * small], [90 * large]]), np.asarray([[10.0], [90.0]])
-        none = Tally(np.zeros((2, 1)), np.zeros((2, 1)), *np.zeros((3, 2, 15)), np.zeros(2))
-        measured = measure(Tallies(none._replace(correct=correct, total=total), none, none, None), ["a"])
+        correct, total = jnp.asarray([[10 * small], [90 * large]]), jnp.asarray([[10.0], [90.0]])
+        counts, bins = jnp.zeros((2, 1)), jnp.zeros((2, 15))
+        none = Tally(counts, counts, bins, bins, bins, jnp.zeros(2))
+        tallies = Tallies(none._replace(correct=correct, total=total), none, none, None)
+        measured = measure(jax.device_get(tallies), ["a"])
         assert measured.id_all_accuracy == pytest.approx((10 * small + 90 * large) / 100)
         return {"round": round_} | figures_of(measured)
 

@@ -1,6 +1,7 @@
 """Which network an experiment trains: the config's word, the method's wish, the network's own kind of units."""
 
 import dataclasses
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -69,7 +70,8 @@ def test_batchnorms_statistics_by_config(key: str) -> None:
     n, mask = 8 * 2 * 2, jnp.ones(8).at[-1].set(0)
     found = []
     plain = ModelConfig("digits_cnn", 1 / 8, unit="norm")
-    for chosen in (plain, dataclasses.replace(plain, **{key: True})):
+    changes: dict[str, Any] = {key: True}
+    for chosen in (plain, dataclasses.replace(plain, **changes)):
         model = client_model(chosen, data, None, DataConfig(scaling="signed"), None, "float32").rest
         variables = jax.jit(model.init)(jax.random.key(0))
         with with_mask(mask):
@@ -124,7 +126,7 @@ def test_samples_larger_than_what_is_free_are_refused(samples: int, monkeypatch:
 def test_images_are_resized_as_by_pillow() -> None:
     image = np.random.default_rng(0).integers(0, 256, (24, 24, 3), np.uint8)
     theirs = np.asarray(Image.fromarray(image).resize((8, 8), Image.Resampling.BILINEAR), np.float32)
-    np.testing.assert_allclose(resized(image[None].astype(np.float32), (8, 8, 3))[0], theirs, atol=1)
+    np.testing.assert_allclose(resized(jnp.asarray(image[None], jnp.float32), (8, 8, 3))[0], theirs, atol=1)
 
 
 def test_an_entry_that_does_not_say_that_its_method_pools_is_refused() -> None:
@@ -160,7 +162,7 @@ def test_clients_of_one_domain_have_nothing_to_compare() -> None:
 def test_hidden_layers_and_dropout_by_config_are_the_networks_or_refused() -> None:
     chosen = ModelConfig("mlp", hidden="32, 16,8", dropout=0.25)
     made = make_network("mlp", 3, settings=network_settings(chosen))
-    assert (made.hidden, made.dropout) == ((32, 16, 8), 0.25)  # type: ignore[attr-defined]
+    assert (made.hidden, made.dropout) == ((32, 16, 8), 0.25)
     assert network_settings(ModelConfig("mlp")) == {}
     for wrong in ("a", "0", "3,-1", "9999999"):
         with pytest.raises(UserError, match="expected the features of each hidden layer"):

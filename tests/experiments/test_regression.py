@@ -37,7 +37,7 @@ from tests.toys import build, lengths_for, make_plan, toy_federation
 NEED_CLASSES = (
     *("fedadg", "fedccrl", "fedclip", "fediir", "fedlgf", "fedproto", "fedsr", "fishr", "fpl", "irm", "stablefdg"),
 )
-KEYS = {"task": "regression", "devices": 1, "rounds": 1}
+KEYS: dict[str, Any] = {"task": "regression", "devices": 1, "rounds": 1}
 
 
 def sites(rows: int = 40, seed: int = 0) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -119,17 +119,19 @@ def test_figures_are_those_of_scikit_learn_where_clients_mix_domains() -> None:
     rows = np.split(rng.permutation(40), [15])
     nothing = np.zeros(0, int)
     part = Partition([nothing] * 2, rows, [nothing] * 2, np.arange(40, 60), nothing)
-    outputs = rng.normal(size=(2, 60))
+    outputs: Any = rng.normal(size=(2, 60))
 
     def sums(model: int, own: np.ndarray) -> ErrorSums:
         apart = np.abs(outputs[model, own] - scale.standardised(labels[own]))
-        return ErrorSums(*(np.bincount(domains[own], each, 3) for each in (apart**2, apart)))
+        counted: Any = [np.bincount(domains[own], each, 3) for each in (apart**2, apart)]
+        return ErrorSums(*counted)
 
     def stacked(each: list[ErrorSums]) -> Any:
-        return ErrorSums(*map(np.stack, zip(*each, strict=True)))
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
     source, target = stacked([sums(i, rows[i]) for i in range(2)]), stacked([sums(i, part.target) for i in range(2)])
-    tallies: Any = Tallies(source, ErrorSums(*np.zeros((2, 2, 3))), target, None)
+    nothing_tested: Any = ErrorSums(*np.zeros((2, 2, 3)))
+    tallies = Tallies(source, nothing_tested, target, None)
     found = measure_numbers(tallies, data, part, scale)
     own = np.full(60, -1)
     own[rows[0]], own[rows[1]] = 0, 1
@@ -159,9 +161,9 @@ def test_a_single_label_has_an_error_but_no_r2() -> None:
     assert mean_of(NUMBER_FIGURES["r2"], [one, one._replace(spread=24.0)]) == 0.5
 
 
-def refused(words: str, name: str = "fedavg", **keys: object) -> None:
+def refused(words: str, name: str = "fedavg", **keys: Any) -> None:
     with pytest.raises(UserError, match=words) as error:
-        fdgjax.experiment(name, **{"data": sites(), "model": "mlp"} | KEYS | keys)
+        fdgjax.experiment(name, **{"data": sites(), "model": "mlp", **KEYS, **keys})
     assert "\n" not in str(error.value)
 
 
@@ -176,7 +178,8 @@ def test_what_else_needs_classes_is_refused(tmp_path: Path) -> None:
     refused("protocol 'labelled_server' makes pseudo-labels", data__protocol="labelled_server")
     refused("config.figures got 'auroc'", figures="auroc")
     # The preset asks for figures of probabilities, which a regression leaves out without a word.
-    table = {"name": "fedavg:table", "data": None, "data__dir": str(write_hospitals(tmp_path)), "data__label": "age"}
+    where = str(write_hospitals(tmp_path))
+    table: Any = {"name": "fedavg:table", "data": None, "data__dir": where, "data__label": "age"}
     by_figure = "config.selection got 'validation:auroc', by a figure.*expected validation,"
     refused(by_figure, **table, selection="validation:auroc")
     refused("config.figures_sensitivity got 0.9, of a threshold", **table, figures_sensitivity=0.9)

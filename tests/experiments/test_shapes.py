@@ -3,6 +3,7 @@ as those that are kept of images."""
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -33,7 +34,7 @@ def test_a_signal_is_learnt_on_a_site_that_has_another_clock_gain_and_drift(meth
     averages them, stays at chance on the unseen site and on one of its own.)"""
     rng = np.random.default_rng(0)
     data = {site: signals(rng, site) for site in SITES}
-    keys = {"rounds": 8, "local_epochs": 2, "batch_size": 32, "devices": 1, "data.standardise": True}
+    keys: Any = {"rounds": 8, "local_epochs": 2, "batch_size": 32, "devices": 1, "data.standardise": True}
     result = fdgjax.experiment(method, data=data, target="home", **keys).train()
     assert result.config.model.name == "conv1d"
     assert result.summary["id_accuracy"] > 0.9
@@ -62,10 +63,10 @@ def test_a_signal_is_learnt_on_a_site_that_has_another_clock_gain_and_drift(meth
     ],
 )
 def test_what_samples_that_are_no_images_lack_is_refused_in_one_line(
-    method: str, keys: dict[str, object], said: str, cache: Path
+    method: str, keys: dict[str, Any], said: str, cache: Path
 ) -> None:
     data = {name: (np.full((8, 3), number, np.float32), np.arange(8) % 2) for number, name in enumerate("ab")}
-    given = {"data.cache_dir": cache} if ":" in method else {"data": data}
+    given: dict[str, Any] = {"data.cache_dir": cache} if ":" in method else {"data": data}
     with pytest.raises(fdgjax.UserError, match=said) as error:
         fdgjax.experiment(method, rounds=1, **given, **keys).train()
     assert "\n" not in str(error.value)
@@ -85,10 +86,9 @@ class LastLayer(nn.Module):
 
 @pytest.mark.slow
 def test_features_given_as_arrays_train_as_those_that_are_kept_of_images(cache: Path) -> None:
-    keys = {"rounds": 2, "local_epochs": 1, "devices": 1, "eval_every": 1}
-    of_images = fdgjax.experiment(
-        "fedavg:rotated_digits", **keys, **{"data.cache_dir": cache, "model.width": 0.25, "model.frozen": -1}
-    )
+    keys: dict[str, Any] = {"rounds": 2, "local_epochs": 1, "devices": 1, "eval_every": 1}
+    frozen = {"data.cache_dir": cache, "model.width": 0.25, "model.frozen": -1}
+    of_images = fdgjax.experiment("fedavg:rotated_digits", **keys | frozen)
     built, data = of_images.built, of_images.built.data
     kept = np.asarray(built.federation.inputs)
     assert kept.shape == (len(data.labels), 16)

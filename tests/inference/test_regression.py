@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,8 +31,8 @@ def hospitals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(hospitals: Path, perceptron: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    keys = {"data.dir": hospitals, "data.label": "age", "rounds": 3, "devices": 1, "seeds": 2, "task": "regression"}
-    experiment = fdgjax.experiment("fedavg:table", target="west", model="perceptron", **keys)
+    keys: Any = {"data.dir": hospitals, "data.label": "age", "task": "regression", "rounds": 3, "seeds": 2}
+    experiment = fdgjax.experiment("fedavg:table", target="west", model="perceptron", devices=1, **keys)
     experiment.train(folder)
     return folder
 
@@ -65,7 +66,8 @@ def test_an_export_predicts_the_same_numbers_and_its_card_says_so(run: Path, hos
         predicted([str(path), str(hospitals / "east.csv")], tmp_path / "out.csv") for path in (run, tmp_path / "model")
     )
     assert [one["line"] for one in ours] == [one["line"] for one in theirs]
-    np.testing.assert_allclose(*([float(one["prediction"]) for one in rows] for rows in (ours, theirs)), rtol=1e-5)
+    of_run, of_export = ([float(one["prediction"]) for one in rows] for rows in (ours, theirs))
+    np.testing.assert_allclose(of_export, of_run, rtol=1e-5)
     card = (tmp_path / "model" / "README.md").read_text()
     scale = open_classifier(run).label_scale
     assert scale is not None

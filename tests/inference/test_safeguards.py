@@ -156,6 +156,7 @@ def test_left_out_domains_are_those_of_runs_that_did_not_see_them(
     assert export.main(["export", str(everywhere), "--out", str(tmp_path / "model")]) == 0
     card = (tmp_path / "model/README.md").read_text()
     coverage = kept["r45"]["plain"]["coverage"]
+    assert coverage is not None
     assert f"| of `r45`, while it was left out | 299 | {coverage:.3f} |" in card
     assert f"to have a coverage between {100 * coverage:.0f} and {100 * coverage:.0f} %" in card
     assert export.main(["export", str(everywhere), "--client", "0", "--out", str(tmp_path / "client")]) == 0

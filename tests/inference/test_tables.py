@@ -45,9 +45,8 @@ def hospitals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(hospitals: Path, perceptron: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    keys = {"data.dir": hospitals, "data.label": "sick", "target": "west", "rounds": 3, "devices": 1, "seeds": 2}
-    target = str(keys.pop("target"))
-    experiment = fdgjax.experiment("fedavg:table", target=target, model="perceptron", **keys)
+    keys: dict[str, Any] = {"data.dir": hospitals, "data.label": "sick", "rounds": 3, "devices": 1, "seeds": 2}
+    experiment = fdgjax.experiment("fedavg:table", target="west", model="perceptron", **keys)
     experiment.train(folder)
     return folder
 
@@ -133,7 +132,7 @@ COLUMNS_OF_CARD = (Column("thal", ("3", "7.0", "x")), Column("age", ()))
 
 def of_card() -> dict[str, Any]:
     """What the functions of the card's code are called."""
-    facts = {"columns": [{"name": name, "categories": list(names)} for name, names in COLUMNS_OF_CARD]}
+    facts: dict[str, Any] = {"columns": [{"name": name, "categories": list(names)} for name, names in COLUMNS_OF_CARD]}
     facts |= {"missing": [*TEXT_MISSING, "-9"], "classes": ["a", "b"]}
     (code,) = re.findall(r"(?s)(?<=\n)(def number.*?)\nwith open", use_tables(facts))
     told: dict[str, Any] = {"facts": facts, "numpy": np}
@@ -223,7 +222,7 @@ def test_files_like_those_that_were_trained_on_are_read_alike_with_and_without_h
     tmp_path: Path,
 ) -> None:
     row, header = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,?", ",".join(COLUMNS)
-    texts = (f"{header}\n{row},'not_present'\n{row},'present'\n", f"{row},0\n{row},3\n")
+    texts: tuple[str, ...] = (f"{header}\n{row},'not_present'\n{row},'present'\n", f"{row},0\n{row},3\n")
     texts += tuple(text.replace(",", ";") for text in texts)
     facts: dict[str, Any] = {"columns": [{"name": name, "categories": []} for name in COLUMNS[:-1]], "missing": ["?"]}
     facts |= {"classes": ["absent", "present"], "label": "num", "dataset": "heart_disease"}
@@ -260,7 +259,7 @@ def test_arrays_of_any_shape_train_and_are_predicted_from_files(
     }
     for name, (inputs, labels) in data.items():
         np.savez(tmp_path / f"{name}.npz", inputs=inputs, labels=labels)
-    keys = {"rounds": 1, "devices": 1, "data.standardise": True}
+    keys: dict[str, Any] = {"rounds": 1, "devices": 1, "data.standardise": True}
     given = fdgjax.experiment("fedavg", data=data, model="perceptron", **keys).train(tmp_path / "given")
     keys |= {"data.dir": tmp_path, "batch_size": given.config.batch_size, "local_epochs": given.config.local_epochs}
     keys |= {"method.client_learning_rate": given.config.method.client_learning_rate}
@@ -276,7 +275,7 @@ def test_arrays_of_any_shape_train_and_are_predicted_from_files(
     found = [float(one["p(1)"]) for one in rows(tmp_path / "p.csv")]
     np.testing.assert_allclose(found, read.predict_proba(new)[:, 1], atol=2e-6)
     labels = np.zeros(len(new), np.int64)
-    for inputs, own, said in (
+    for wrong, own, said in (
         (np.where(new == new[0], np.nan, new), labels, "inputs that are not finite"),
         (new.astype(str), labels, "has inputs of <U"),
         (new[:0], labels[:0], r"has samples \[0, 5, 2\]"),
@@ -284,6 +283,6 @@ def test_arrays_of_any_shape_train_and_are_predicted_from_files(
         (new, labels[:3], r"has labels \[3\] for 20 samples"),
         (new, labels + 2, "from 2 to 2; expected whole numbers from 0 to 1"),
     ):
-        np.savez(tmp_path / "mistake.npz", inputs=inputs, labels=own)
+        np.savez(tmp_path / "mistake.npz", inputs=wrong, labels=own)
         assert evaluate(["evaluate", str(tmp_path / "read"), "--data", str(tmp_path / "mistake.npz")]) == 2
         assert re.search(said, capsys.readouterr().err)

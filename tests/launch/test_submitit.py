@@ -23,7 +23,12 @@ COMMAND_LINE = ("fdgjax", "reproduce")
 
 def test_every_task_runs_its_share_of_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Sequence[str]] = []
-    monkeypatch.setattr("launch.submitit.subcommands.main", lambda argv: ran.append(argv) or 0)
+
+    def main(argv: Sequence[str]) -> int:
+        ran.append(argv)
+        return 0
+
+    monkeypatch.setattr("launch.submitit.subcommands.main", main)
     words = ["--tasks", "3", "--cluster", "debug", "--stay", "--", *COMMAND, str(tmp_path)]
     assert submitit.main(["launch.submitit", *words]) == 0
     asked = [understood(list(rest)) for program, subcommand, *rest in ran if (program, subcommand) == COMMAND_LINE]

@@ -26,7 +26,7 @@ def opened(folder: Path, records: Sequence[Mapping[str, Any]], warn: Callable[[s
 
 
 def test_every_number_is_there_under_its_name_at_its_round(tmp_path: Path) -> None:
-    before = [{"round": 1, "loss": 1.5}, {"round": 2}]
+    before: list[dict[str, Any]] = [{"round": 1, "loss": 1.5}, {"round": 2}]
     log = opened(tmp_path, before, pytest.fail)
     log.write({"round": 3, "loss": 0.5, "weights": [0.25, 0.75], "domains": {"r0": 1}, "name": "x"})
     log.close()

@@ -59,7 +59,8 @@ def test_a_tracker_has_every_round_of_a_killed_run_once(
 def test_no_round_is_missing_and_none_is_twice(parts: list[tuple[int, int, bool]]) -> None:
     kept: list[int] = []
     tracker = Logger(
-        "kept", "kept", "", lambda place: Sink(max(kept, default=0), lambda step, _: kept.append(step), list)
+        *("kept", "kept", ""),
+        lambda place: Sink(max(kept, default=0), lambda step, _: kept.append(step), lambda: None),
     )
     for done, more, there in (*parts, (ROUNDS, 0, True)):
         trained([tracker] if there else [], Path(), done, min(done + more, ROUNDS), pytest.fail)

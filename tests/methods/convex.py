@@ -47,7 +47,7 @@ def gradient_at_rest(name: str, **chosen: Any) -> float:
     lengths = np.asarray(federation.train.length)
     shares = lengths / lengths.sum() if chosen["weighting"] == "samples" else np.full(len(lengths), 1 / len(lengths))
 
-    def loss(params: Any) -> jax.Array:
+    def loss(params: Any) -> jax.Array | float:
         total = DECAY / 2 * sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(params))
         for client, length in enumerate(lengths.tolist()):
             rows = federation.train.places[client, :length]

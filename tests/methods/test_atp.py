@@ -3,6 +3,7 @@ them at all scopes."""
 
 import functools
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -226,7 +227,7 @@ def test_models_for_unseen_domains_adapt_at_every_scope_and_carry_the_trained_on
         one = jax.tree.map(lambda leaf: leaf[0], models)
         for scope in SCOPES.values():
             counted = count_adapted(
-                lambda variables, rows, method=method: adapted_rows(method, variables, rows),
+                partial(adapted_rows, method),
                 lambda variables, rows: {"samples": rows.length, "sum": jnp.sum(variables["params"]["norm"]["bias"])},
                 one,
                 rows,

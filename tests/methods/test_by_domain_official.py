@@ -15,7 +15,7 @@ from fdgjax.methods.fish import Fish, fish
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.vrex import VREx, vrex
 
-ADAM = {"client_optimizer": "adam", "client_learning_rate": 0.05, "client_weight_decay": 0.01}
+ADAM: dict[str, Any] = {"client_optimizer": "adam", "client_learning_rate": 0.05, "client_weight_decay": 0.01}
 
 
 @pytest.fixture(scope="module")

@@ -36,15 +36,15 @@ def test_copies_of_an_image_are_of_different_clients_each_as_likely_as_any_other
     there = jnp.asarray([True, True, False, True, True])
     shown = Style(jnp.zeros((5, 3, 1)), jnp.zeros((5, 3, 1)))
     context = Context(Extended({}, Bank(shown, there)), Extended({}, jnp.int32(1)), {}, jnp.int32(1))
-    keys, count = jax.random.split(jax.random.key(0)), 6000
-    drawn = draw_different_others(*keys, context, count, 3)
+    (first, second), count = jax.random.split(jax.random.key(0)), 6000
+    drawn = draw_different_others(first, second, context, count, 3)
     clients = np.stack([one.client for one in drawn])
     assert (np.sort(clients, axis=0) == [[0], [3], [4]]).all()
     for of_copy in clients:
         shares = np.bincount(of_copy, minlength=5) / count
         np.testing.assert_allclose(shares, [1 / 3, 0, 0, 1 / 3, 1 / 3], atol=0.03)
     # More copies than clients: those that there are take turns.
-    more = np.stack([one.client for one in draw_different_others(*keys, context, count, 5)])
+    more = np.stack([one.client for one in draw_different_others(first, second, context, count, 5)])
     assert (more[3:] == more[:2]).all()
     assert all(bool(one.any) for one in drawn)
 

@@ -49,16 +49,15 @@ def test_without_its_rules_it_is_averaging() -> None:
     bare = make_case(build("fdse", federation, weighting="samples", **OFF), federation)
     model = tiny_model(method="fdse")
     fedavg = METHODS["fedavg"].build(Setup(model, CLIENTS, 3), METHODS["fedavg"].hyper(**shared_settings()))
-    bare, wanted = bare.advance(2), make_case(fedavg, federation).advance(2)
-    params = {**flatten({"params": bare.server.variables["params"]}), **flatten(row_of(bare.clients.base.personal))}
+    found, wanted = bare.advance(2), make_case(fedavg, federation).advance(2)
+    params = {**flatten({"params": found.server.variables["params"]}), **flatten(row_of(found.clients.base.personal))}
     close(params, flatten({"params": wanted.server.variables["params"]}))
 
 
 def shared_settings() -> dict[str, Any]:
     small = small_hyper("fdse")
-    names = ("client_optimizer", "client_learning_rate", "client_weight_decay", "client_momentum")
-    names += ("client_learning_rate_decay", "client_clip")
-    return {name: getattr(small, name) for name in names}
+    names = ("optimizer", "learning_rate", "weight_decay", "momentum", "learning_rate_decay", "clip")
+    return {f"client_{name}": getattr(small, f"client_{name}") for name in names}
 
 
 def row_of(stacked: Any) -> Any:

@@ -42,7 +42,7 @@ def test_the_official_gradients_of_the_adapter() -> None:
     batch = Batch(numbers["clip_images"], numbers["clip_labels"].astype(jnp.int32), jnp.ones(8))
 
     def loss(params: Any) -> jax.Array:
-        adapted = AttentionAdapter().apply({"params": params}, batch.inputs)
+        adapted: Any = AttentionAdapter().apply({"params": params}, batch.inputs)
         return in_batch(100 * unit_length(adapted) @ unit_length(numbers["clip_texts"]).T, batch)
 
     gradients = jax.grad(loss)(params)

@@ -121,12 +121,13 @@ def test_labels_count_as_much_as_they_are_trusted_and_accuracies_can_be_compared
     mine = row(state.clients, 3)
     context = Context(method.send(state.server, mine), mine, state.server.variables, jnp.int32(1))
     samples = samples_of(LocalData(federation, federation.train.places[3], federation.train.length[3]), 4)
-    gap = {}
+    gap, prepare = {}, method.prepare
+    assert prepare is not None
     for label in range(3):
         chosen = (federation.labels[federation.train.places[3]] == label).astype(jnp.float32)
         only = Samples(samples.mask, lambda function, guess=None, c=chosen: samples.each(function, trusted(c)))
-        gap[label] = float(method.prepare(context, only).aux), float(chosen.sum())
-    everything = float(method.prepare(context, samples).aux)
+        gap[label] = float(prepare(context, only).aux), float(chosen.sum())
+    everything = float(prepare(context, samples).aux)
     assert everything == pytest.approx(sum(g * n for g, n in gap.values()) / 9, abs=1e-6)
     assert everything == pytest.approx(accuracy(mine.more.model, 3) - accuracy(context.received, 3), abs=1e-6)
 

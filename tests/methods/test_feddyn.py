@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fdgjax.contract import ServerStep
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedavg import Message
 from fdgjax.utils.errors import UserError
@@ -36,7 +37,8 @@ def test_the_servers_update_by_hand() -> None:
     """Algorithm 1's last lines in NumPy, for two clients of four, twice."""
     method, federation, rng = shared_method("feddyn"), toy_federation(), np.random.default_rng(0)
     server, clients = method.init(jax.random.key(0), federation)
-    w, h = flat(server.base), 0.0
+    w = flat(server.base)
+    h = np.zeros_like(w)
     for _ in range(2):
         updates = jax.tree.map(
             lambda leaf: jnp.asarray(rng.normal(size=(2, *leaf.shape)), jnp.float32), server.base.variables
@@ -46,7 +48,7 @@ def test_the_servers_update_by_hand() -> None:
         w = np.mean([w + u for u in seen], axis=0) - h / ALPHA
         rows = jax.tree.map(lambda leaf: leaf[:2], clients)
         step, _ = method.aggregate(server, rows, Message(updates, {}), jnp.ones(2))
-        server, _ = method.update(server, rows, step, None)
+        server, _ = method.update(server, rows, step, ServerStep(jnp.int32(0), jax.random.key(0)))
         np.testing.assert_allclose(flat(server.base), w, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(flat(server.more.h), h, rtol=1e-4, atol=1e-6)
 

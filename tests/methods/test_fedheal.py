@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fdgjax.contract import ServerStep
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.fedavg import Message
 from fdgjax.utils.variables import bytes_of
@@ -30,11 +31,12 @@ class Plain:
 
     def __init__(self, clients: int, tau: float, beta: float) -> None:
         self.tau, self.beta = tau, beta
-        self.signs = [[] for _ in range(clients)]
+        self.signs: list[list[list[np.ndarray]]] = [[] for _ in range(clients)]
         self.growth, self.delta = [0.0] * clients, [0.0] * clients
 
     def round(self, updates: dict[int, list[np.ndarray]]) -> list[np.ndarray]:
-        masks, distance = {}, {}
+        masks: dict[int, list[np.ndarray]] = {}
+        distance: dict[int, float] = {}
         for i, tensors in updates.items():
             masks[i] = []
             for place, u in enumerate(tensors):
@@ -83,7 +85,7 @@ def test_masks_and_weights_are_those_of_plain_loops() -> None:
         )
         before = copy(clients)
         step, info = aggregate(server, clients, Message(updates, {}), there)
-        after, clients = method.update(server, clients, step, None)
+        after, clients = method.update(server, clients, step, ServerStep(jnp.int32(0), jax.random.key(0)))
         moved = flat(after.variables) - flat(server.variables)
         np.testing.assert_allclose(moved, np.concatenate([leaf.ravel() for leaf in wanted]), rtol=1e-3, atol=1e-5)
         np.testing.assert_allclose(clients.more.growth, plain.growth, rtol=1e-5)

@@ -57,7 +57,7 @@ def official_step(updates: np.ndarray, shares: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("solver", ["exact", "descent"])
 def test_the_official_scale_is_the_official_step_on_pacs(solver: str) -> None:
     """The sizes of PACS's clients with photo unseen; a client of weight zero has no part in it."""
-    rng, counts = np.random.default_rng(0), np.float32([1843, 2110, 0, 3536])
+    rng, counts = np.random.default_rng(0), np.array([1843, 2110, 0, 3536], np.float32)
     updates = (0.7 * rng.normal(size=(4, 30)) + rng.normal(size=30)).astype(np.float32)
     updates[2] = np.inf
     matched = partial(gradient_matching, kappa=0.5, scale="official", solver=solver)

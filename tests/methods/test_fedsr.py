@@ -32,7 +32,7 @@ def test_the_objective_by_hand(length: str) -> None:
     variables = jax.tree.map(lambda leaf: leaf + 0.1, MODEL.init(jax.random.key(0)))
     labels, mask, trust = np.array([2, 0, 1]), np.array([1.0, 1.0, 0.0]), np.array([0.5, 1.0, 1.0])
     images = jax.random.uniform(jax.random.key(1), (3, *IMAGE), minval=-1)
-    batch = Batch(images, *(jnp.asarray(a, d) for a, d in ((labels, "int32"), (mask, "float32"), (trust, "float32"))))
+    batch = Batch(images, jnp.int32(labels), jnp.float32(mask), jnp.float32(trust))
     key = jax.random.key(2)
     loss, _ = method.objective(variables, batch, key, Context((), (), variables, jnp.int32(0)))
     output, _ = MODEL.apply(variables, images, True, key)

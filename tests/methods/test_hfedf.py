@@ -64,7 +64,8 @@ def test_the_servers_adam_decays_weights_as_an_l2_gradient() -> None:
     chosen = {"server_optimizer": "adam", "server_learning_rate": 0.1, "server_weight_decay": 0.1}
     method = build("hfedf", toy_federation(), ema=1.0, **chosen)
     server, clients = method.init(jax.random.key(0), toy_federation())
-    rng, x, m, v = np.random.default_rng(0), flat(server.weights), 0.0, 0.0
+    rng, x = np.random.default_rng(0), flat(server.weights)
+    m = v = np.zeros_like(x)
     update = jax.jit(method.update)
     for t in range(1, 4):
         gradient = random_like(server.weights, rng)
@@ -109,7 +110,7 @@ def gradient_of_inner_product() -> Any:
     """The gradient of `<h(theta, nu_i), delta>` in the server's weights, jitted."""
     method, _ = gentle("pfedhn")
 
-    def inner(weights: HyperWeights, server: Any, client: Any, delta: Any) -> jax.Array:
+    def inner(weights: HyperWeights, server: Any, client: Any, delta: Any) -> Any:
         generated = method.predict(server._replace(weights=weights), client)
         return sum(jax.tree.leaves(jax.tree.map(lambda w, d: jnp.sum(w * d), generated, delta)))
 
@@ -207,8 +208,8 @@ def test_embeddings_belong_to_the_clients_id(kind: str) -> None:
 @pytest.mark.parametrize(("clients", "dim"), [(1, 1), (3, 1), (4, 2), (7, 2), (8, 3), (100, 26)])
 def test_embeddings_have_the_papers_dimension(clients: int, dim: int) -> None:
     federation = toy_federation((2,) * clients, longest=2)
-    for name, chosen in (("hfedf", {}), ("pfedhn", {})):
-        method = build(name, federation, **chosen)
+    for name in ("hfedf", "pfedhn"):
+        method = build(name, federation)
         server, _ = jax.eval_shape(method.init, jax.random.key(0), federation)
         assert server.weights.nu.shape == (clients, dim)
         method = build(name, federation, embedding_dim=5)

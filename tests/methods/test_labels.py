@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import Context, Method, Model, PyTree, ServerStep, Setup, Trained
+from fdgjax.data.federation import Rows
 from fdgjax.engine.local import LocalData, samples_of
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods import METHODS
@@ -139,8 +140,8 @@ def test_the_label_table_of_every_method_on_every_kind_of_model(name: str, model
     network = narrow(model, entry.unit, entry.head, name not in LOOKING)
     method = entry.build(Setup(network, ROWS, 3, domains=DOMAINS), entry.hyper())
     of_table = MODELS[model].sample
-    count = len(toy_federation().inputs)
-    inputs = jax.ShapeDtypeStruct((count, *(of_table or IMAGE)), jnp.float32 if of_table else jnp.uint8)
+    count = len(toy_federation().labels)
+    inputs: Any = jax.ShapeDtypeStruct((count, *(of_table or IMAGE)), jnp.float32 if of_table else jnp.uint8)
     table = label_table(traffic(method, toy_federation()._replace(inputs=inputs)).received, method.label)
     assert table == {path: FATES[name](Path(path)) for path in table}
 
@@ -176,9 +177,7 @@ def marking(method: Method) -> Callable[[Mapping[str, np.ndarray]], Outcome]:
     labels = label_table(traffic(method, federation).received, method.label)
     receive = jax.vmap(lambda s, c: method.start(method.send(s, c), c), in_axes=(None, 0), axis_size=ROWS)
 
-    def one(
-        server: PyTree, client: PyTree, received: PyTree, marks: Mapping[str, jax.Array], row: tuple[jax.Array, ...]
-    ) -> PyTree:
+    def one(server: PyTree, client: PyTree, received: PyTree, marks: Mapping[str, jax.Array], row: Rows) -> PyTree:
         context = Context(method.send(server, client), client, received, jnp.int32(0))
         if method.prepare:
             notes = method.prepare(context, samples_of(LocalData(federation, *row), BATCH)).aux
@@ -191,8 +190,8 @@ def marking(method: Method) -> Callable[[Mapping[str, np.ndarray]], Outcome]:
     def run(marks: Mapping[str, jax.Array]) -> tuple[PyTree, PyTree, PyTree]:
         server, clients = method.init(jax.random.key(0), federation)
         before = receive(server, clients)
-        rows = (federation.train.places, federation.train.length)
-        messages, kept = jax.vmap(one, in_axes=(None, 0, 0, 0, 0))(server, clients, before, marks, rows)
+        each = jax.vmap(one, in_axes=(None, 0, 0, 0, 0))
+        messages, kept = each(server, clients, before, marks, federation.train)
         aggregate, _ = method.aggregate(server, kept, messages, jnp.ones(ROWS))
         after = receive(*method.update(server, kept, aggregate, ServerStep(jnp.int32(0), jax.random.key(0))))
         return before, messages, after

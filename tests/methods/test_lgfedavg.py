@@ -26,7 +26,7 @@ def test_with_all_layers_it_is_fedavg_and_with_none_local() -> None:
 @pytest.mark.slow
 def test_one_round_from_the_same_start_moves_the_head_as_fedavg_and_the_rest_as_local() -> None:
     mine, fedavg, local = (shared_case(name, plan=WHOLE).advance(1) for name in ("lgfedavg", "fedavg", "local"))
-    label = LABELS.get
+    label = LABELS.__getitem__
     close(mine.server.variables, select(fedavg.server.variables, label, "shared"))
     close(mine.clients.local, select(local.clients.local, label, "local"))
     assert mine.server.variables["params"].keys() == {"linear_2"}

@@ -63,7 +63,7 @@ def test_the_clusters_are_the_official_ones(numbers: dict[str, Any], clusters: t
 
 
 def test_fpls_losses_are_the_official_ones(numbers: dict[str, Any], clusters: tuple[Clusters, np.ndarray]) -> None:
-    def loss(features: jax.Array) -> jax.Array:
+    def loss(features: jax.Array) -> jax.Array | int:
         return sum(prototype_losses(features, batch_of(numbers), clusters[0], float(numbers["temperature"])))
 
     found, gradient = jax.jit(jax.value_and_grad(loss))(jnp.asarray(numbers["features"], jnp.float32))
@@ -128,6 +128,7 @@ def test_a_sample_whose_label_has_no_weight_is_in_no_prototype() -> None:
     def prototypes(places: jax.Array, length: int, weight: jax.Array) -> Prototypes:
         samples = samples_of(LocalData(federation, places, jnp.int32(length)), 4)
         labels = PseudoLabels(federation.labels[places], jnp.ones_like(weight), weight)
+        assert method.prepare is not None
         return method.prepare(context, Samples(samples.mask, labelled_by(labels, samples.each))).aux
 
     places, trusted = federation.train.places[3], jnp.arange(9) % 3 > 0

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from fdgjax.contract import Context, Trained
+from fdgjax.contract import Context, ServerStep, Trained
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods.parts.extend import Extended
 from fdgjax.methods.parts.sharing import ClientVariables
@@ -83,7 +83,7 @@ def test_the_update_by_hand() -> None:
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *messages)
     rows = jax.tree.map(lambda leaf: leaf[jnp.asarray(seen)], clients)
     step, _ = method.aggregate(server, rows, stacked, jnp.ones(len(seen)))
-    after, _ = method.update(server, rows, step, None)
+    after, _ = method.update(server, rows, step, ServerStep(jnp.int32(0), jax.random.key(0)))
     np.testing.assert_allclose(flat(after.base), wanted_x, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(flat(after.more.variate), wanted_c, rtol=1e-4, atol=1e-5)
 

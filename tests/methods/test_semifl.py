@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from fdgjax.config import make_config
-from fdgjax.contract import Batch, Context, Method, Prepared, PseudoLabels, Samples, Trained
+from fdgjax.contract import Batch, Context, Method, Prepared, PseudoLabels, Samples, ServerStep, Trained
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import Batching, LocalData, LocalTraining, train_locally
 from fdgjax.methods.fedavg import Message
@@ -64,10 +64,9 @@ def test_where_nothing_is_sure_only_the_server_trains() -> None:
 def test_momentum_moves_nothing_where_nobody_counts() -> None:
     method = build("semifl", toy_federation())
     server, clients = method.init(jax.random.key(0), toy_federation())
-    step = jax.tree.map(jnp.ones_like, server.variables)
+    step, now = jax.tree.map(jnp.ones_like, server.variables), ServerStep(jnp.int32(0), jax.random.key(0))
     for anyone, way in ((True, 1.0), (False, 1.0), (True, 2.5)):
-        after, _ = method.update(server, clients, Extended(Message(step, {}), jnp.array(anyone)), None)
-        server = after
+        server, _ = method.update(server, clients, Extended(Message(step, {}), jnp.array(anyone)), now)
         np.testing.assert_allclose(flat(server.variables) - start_of(method), way, rtol=1e-5)
 
 
@@ -109,7 +108,9 @@ def test_what_is_sure() -> None:
     confidence = jnp.asarray([0.99, 0.95, 0.9, 0.99])
     guess = PseudoLabels(jnp.arange(4), confidence, jnp.ones(4))
     samples = Samples(jnp.asarray([1.0, 1, 1, 0]), lambda function, guess=None: function)
-    prepared = sure_labels(lambda context, samples: Prepared(guess), 0.95)(None, samples)
+    context = Context({}, {}, {}, jnp.int32(0))
+    prepared = sure_labels(lambda context, samples: Prepared(guess), 0.95)(context, samples)
+    assert prepared.pseudo_labels is not None
     np.testing.assert_array_equal(prepared.pseudo_labels.label_weight, [1, 1, 0, 0])
     assert prepared.aux == 2
 
@@ -123,8 +124,8 @@ def test_the_loss_by_hand() -> None:
     images, others = rng.normal(size=(2, BATCH, *IMAGE)).astype(np.float32)
     labels, theirs = rng.integers(0, 3, (2, BATCH)).astype(np.int32)
     mask = np.array([1.0, 1, 1, 0], np.float32)
-    along = Batch(*map(jnp.asarray, (others, theirs, np.ones(BATCH, np.float32))))
-    batch = Batch(*map(jnp.asarray, (images, labels, mask)), extra_batch=along)
+    along = Batch(jnp.asarray(others), jnp.asarray(theirs), jnp.ones(BATCH))
+    batch = Batch(jnp.asarray(images), jnp.asarray(labels), jnp.asarray(mask), extra_batch=along)
     loss, changed = method.objective(variables, batch, key, Context((), (), variables, jnp.int32(0)))
 
     _, share_key, _, _ = jax.random.split(jax.random.fold_in(key, 2), 4)
@@ -147,12 +148,13 @@ def counted(trusted: list[int], count: int, epochs: int, drop_last: bool = False
     """A client of `count` samples in a row of nine, some of them trusted, whose parameters count how often each sample
     led and how often it came along: the gradient of the objective is minus the count."""
     federation = toy_federation()
-    samples = len(federation.inputs)
+    samples = len(federation.labels)
     images = jnp.broadcast_to(jnp.arange(samples, dtype=jnp.uint8)[:, None, None, None], (samples, 1, 1, 1))
     federation = federation._replace(inputs=images)
 
     def objective(variables: Any, batch: Batch, key: jax.Array, context: Context) -> tuple:
         del key, context
+        assert isinstance(batch.extra_batch, Batch)
         led, along = (
             jnp.round((one.inputs[:, 0, 0, 0] + 1) * 127.5).astype(jnp.int32) for one in (batch, batch.extra_batch)
         )

@@ -39,7 +39,7 @@ WHOLE = make_plan(drop_nonfinite=True)
 
 
 @pytest.fixture(scope="module")
-def numbers() -> dict[str, np.ndarray]:
+def numbers() -> dict[str, jax.Array]:
     """Made by savertm/StableFDG_github, 77eac35 (`dassl/modeling/ops`: `AFH`, `OMA`, `style_insert`), in float64."""
     with np.load(Path(__file__).parents[1] / "conformance" / "styles_and_adapter.npz") as found:
         return {
@@ -53,7 +53,7 @@ def test_the_official_attention_and_its_gradients(numbers: dict[str, Any]) -> No
     partner = classmates(numbers["attention_labels"], jnp.ones(6))
 
     def pooled(params: Any, x: jax.Array, partner: jax.Array | None) -> jax.Array:
-        highlighted: jax.Array = Highlighter(4).apply({"params": params}, x, partner)
+        highlighted: Any = Highlighter(4).apply({"params": params}, x, partner)
         return highlighted.mean((1, 2))
 
     alone = pooled(params, numbers["attention_x"], None)

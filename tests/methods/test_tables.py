@@ -1,5 +1,6 @@
 """Which methods run on rows of a table, traced for a whole round: all but those that look at pixels."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import pytest
@@ -25,9 +26,9 @@ COLUMNS = 5
 def round_on_a_table(name: str, **chosen: object) -> None:
     """Traces the first round of a method with `mlp` on a federation of rows."""
     entry, federation = METHODS[name], toy_federation(lengths_for(name))
-    inputs = jax.ShapeDtypeStruct((len(federation.inputs), COLUMNS), jnp.float32)
+    inputs = jax.ShapeDtypeStruct((len(federation.labels), COLUMNS), jnp.float32)
 
-    def network(outputs: int) -> object:
+    def network(outputs: int) -> nn.Module:
         return MODELS["mlp"](outputs, 1 / 8, UNITS[entry.unit or "plain"])
 
     model = as_model(HEADS[entry.head or "linear"](network, 3, 1 / 128), (COLUMNS,))

@@ -1,5 +1,7 @@
 """gPerXAN's norm by its equations."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,7 @@ def test_the_norm_by_its_equations() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(1, 2, (3, 4, 2, 2)).astype(np.float32)
     norm = AssembledNorm(use_running_average=False)
-    variables = norm.init(jax.random.key(0), jnp.asarray(x))
+    variables: Any = norm.init(jax.random.key(0), jnp.asarray(x))
     shapes = {path: leaf.shape for path, leaf in flatten(variables).items()}
     assert shapes.pop("params/score_bn") == shapes.pop("params/score_in") == ()
     assert set(shapes.values()) == {(2,)}
@@ -33,7 +35,7 @@ def test_the_norm_by_its_equations() -> None:
     np.testing.assert_allclose(statistics["mean"], 0.1 * x.mean((0, 1, 2)), rtol=1e-4)
     kept = (x - statistics["mean"]) / np.sqrt(statistics["var"] + 1e-5) * params["bn"]["scale"] + params["bn"]["bias"]
     y = AssembledNorm(use_running_average=True).apply({"params": params, **changed}, jnp.asarray(x))
-    np.testing.assert_allclose(y, share * kept + (1 - share) * by_image, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(y), share * kept + (1 - share) * by_image, rtol=1e-4, atol=1e-5)
 
 
 def test_a_vector_has_batchnorm_alone() -> None:

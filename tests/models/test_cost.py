@@ -1,6 +1,7 @@
 """Costs against published ones and by hand."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -64,7 +65,8 @@ class Attention(nn.Module):
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
         queries, keys = x.reshape(len(x), 6, 4), x.reshape(len(x), 6, 4)[:, :2]
         tokens = queries, *[keys] * len(self.names[1:])
-        return nn.MultiHeadDotProductAttention(2)(**dict(zip(self.names, tokens, strict=True)))
+        named: dict[str, Any] = dict(zip(self.names, tokens, strict=True))
+        return nn.MultiHeadDotProductAttention(2)(**named)
 
 
 @pytest.mark.parametrize(

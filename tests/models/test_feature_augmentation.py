@@ -117,7 +117,8 @@ def test_gradients_are_finite_where_a_channel_is_constant() -> None:
 )
 def test_the_unit_is_a_norm_unit_with_the_layer_behind_convolutions(layer: Any, shape: Any, augmented: bool) -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=shape), jnp.float32)
-    unit, norm = UNITS["augmented"](layer, 4), UNITS["norm"](layer, 4)
+    units: Any = UNITS
+    unit, norm = units["augmented"](layer, 4), units["norm"](layer, 4)
     variables, plain = (jax.eval_shape(one.init, jax.random.key(0), x) for one in (unit, norm))
     more = set(flatten(variables)) - set(flatten(plain))
     names = ("mean", "std", "mean_variance", "std_variance")

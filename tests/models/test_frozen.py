@@ -109,12 +109,12 @@ def test_the_trunk_is_what_it_was_and_predicts_with_the_rest(cache: Path) -> Non
     x = jnp.asarray(experiment.data.inputs[:5], jnp.float32) / 127.5 - 1
     for train in (False, True):
         ours, changed = experiment.whole.apply(trained, x, train, jax.random.key(0))
-        kept = experiment.federation.inputs[:5]
+        kept = jnp.asarray(experiment.federation.inputs)[:5]
         from_features, _ = experiment.model.apply(trained, kept, train, jax.random.key(0))
         np.testing.assert_allclose(ours.logits, from_features.logits, rtol=1e-4, atol=1e-5)
         assert "first" not in changed.get("batch_stats", {})
     # The whole network's variables, as a file would hold them.
-    logits = Tiny(10).apply(merge(experiment.trunk.variables, trained), x)
+    logits = np.asarray(Tiny(10).apply(merge(experiment.trunk.variables, trained), x))
     np.testing.assert_allclose(
         logits, experiment.whole.apply(trained, x, False, jax.random.key(0))[0].logits, rtol=1e-4
     )
@@ -145,7 +145,7 @@ def test_images_that_a_method_looks_at_are_images(
     with caplog.at_level(logging.INFO, "fdgjax"):
         experiment = build(config)
     assert f"is computed in each step: {method} changes images" in caplog.text
-    assert experiment.federation.inputs.dtype == jnp.uint8
+    assert np.asarray(experiment.federation.inputs).dtype == np.uint8
     assert "first" not in str(jax.tree.structure(experiment.shapes))
     jax.eval_shape(experiment.round, jax.eval_shape(lambda: experiment.init()), experiment.train)
 
@@ -154,7 +154,7 @@ def test_images_that_a_method_looks_at_are_images(
 def test_methods_without_labels_see_images(cache: Path) -> None:
     assert all(entry.unlabelled for name, entry in METHODS.items() if entry.head in ("projection", "prediction"))
     experiment = build(frozen(cache, "fedsimclr"))
-    assert experiment.federation.inputs.dtype == jnp.uint8
+    assert np.asarray(experiment.federation.inputs).dtype == np.uint8
     jax.eval_shape(experiment.round, jax.eval_shape(lambda: experiment.init()), experiment.train)
 
 
@@ -274,7 +274,7 @@ def test_a_run_is_not_continued_or_read_with_another_files_frozen_weights(cache:
     run = tmp_path / "run"
     run_config(config(1), run, Console(), never())
     predict = predicted_by(open_classifier(run))
-    predicted = predict(inputs).probabilities
+    predicted = predict(jnp.asarray(inputs)).probabilities
     moved = {key: value + np.float32(0.01) if key == "conv1.weight" else value for key, value in tensors.items()}
     save_file(moved, file)
     with pytest.raises(UserError, match=r"other weights of the frozen stages: their digest is \w{12} there and \w{12}"):
@@ -289,5 +289,5 @@ def test_a_run_is_not_continued_or_read_with_another_files_frozen_weights(cache:
         agree(terms._replace(trunk="0" * 12))
     # What is trained starts afresh, whatever the file's last layer is.
     save_file(tensors | {"fc.bias": tensors["fc.bias"] + np.float32(1)}, file)
-    np.testing.assert_array_equal(predicted_by(open_classifier(run))(inputs).probabilities, predicted)
+    np.testing.assert_array_equal(predicted_by(open_classifier(run))(jnp.asarray(inputs)).probabilities, predicted)
     assert run_config(config(2), run, Console(), never())["rounds"] == 2

@@ -100,7 +100,7 @@ def test_copies_without_an_augmentation_change_nothing(cache: Path) -> None:
 def test_a_device_holds_the_copies_of_its_clients_samples() -> None:
     federation = toy_federation()
     samples = len(federation.labels)
-    doubled = federation._replace(inputs=jnp.concatenate([federation.inputs] * 2))
+    doubled = federation._replace(inputs=jnp.concatenate([jnp.asarray(federation.inputs)] * 2))
     for rows, both in zip(*(own_samples([one], 2) for one in (federation, doubled)), strict=True):
         np.testing.assert_array_equal(both, [*rows, *(rows + samples)])
 
@@ -123,5 +123,5 @@ def test_copies_need_frozen_stages(cache: Path) -> None:
 
 def test_an_augmentation_without_copies_is_computed_in_each_step(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "fdgjax"):
-        assert build(copied(cache, 0)).federation.inputs.dtype == jnp.uint8
+        assert np.asarray(build(copied(cache, 0)).federation.inputs).dtype == np.uint8
     assert "data.augmentation=flip changes images before the model sees them; model.frozen_copies=8" in caplog.text

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -98,7 +99,7 @@ def test_the_generated_tree_is_the_clients(name: str) -> None:
     network = HyperNetwork(find_layers(shapes), hidden=3, depth=2)
     generated, _ = jax.eval_shape(network.init_with_output, jax.random.key(0), jnp.zeros(1))
     assert described(generated) == described(shapes)
-    assert jax.tree.structure(generated) == jax.tree.structure(shapes)
+    chex.assert_trees_all_equal_structs(generated, shapes)
 
 
 def test_the_paper_s_size() -> None:
@@ -142,7 +143,7 @@ def test_join_and_split_are_inverse_on_any_tree(params: Any) -> None:
         assert vector.shape == (layer.size,)
         leaves |= split_layer(layer, vector)
     again = traverse_util.unflatten_dict(leaves)
-    assert jax.tree.structure(again) == jax.tree.structure(params)
+    chex.assert_trees_all_equal_structs(again, params)
     np.testing.assert_array_equal(flat(again), flat(params))
 
 

@@ -109,7 +109,8 @@ def in_training(name: str, unit: str) -> Program:
 def test_every_model_obeys_the_calling_convention(name: str, unit: str) -> None:
     model, variables = small(name, unit), shapes(name, unit)
     assert set(variables) <= {"params", "batch_stats"}
-    evaluated = jax.eval_shape(partial(model.apply, train=False), variables, inputs(name), key=jax.random.key(0))
+    apply: Any = model.apply
+    evaluated = jax.eval_shape(partial(apply, train=False), variables, inputs(name), key=jax.random.key(0))
     for train, (output, changed) in ((False, evaluated), (True, in_training(name, unit).returned)):
         logits = output.logits
         assert (logits.shape, logits.dtype) == ((2, 4), jnp.float32)
@@ -152,7 +153,7 @@ def test_a_model_s_own_kind_of_unit(name: str, unit: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_features_are_what_the_last_layer_makes_logits_from(name: str) -> None:
     module, variables = network(name, ""), shapes(name, "")
-    given: list[tuple[str, int]] = []
+    given: list[tuple[str | None, int]] = []
 
     def note(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
         if isinstance(context.module, Dense):

@@ -46,7 +46,8 @@ def test_bottlenecks_widen_four_times() -> None:
 
 @pytest.mark.slow
 def test_convolutions_start_as_torchvisions() -> None:
-    params = flatten(ResNet(classes=3, depths=(2,), width=1 / 2).init(jax.random.key(0), jnp.zeros((1, 4, 4, 3))))
+    variables: Any = ResNet(classes=3, depths=(2,), width=1 / 2).init(jax.random.key(0), jnp.zeros((1, 4, 4, 3)))
+    params = flatten(variables)
     for path, leaf in params.items():
         if path.endswith("layer/kernel"):
             deviation = (2 / (leaf.shape[0] * leaf.shape[1] * leaf.shape[3])) ** 0.5
@@ -82,6 +83,6 @@ def test_a_branch_without_an_activation_at_its_end() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"stem": "smal"}, {"branch": "bottelneck"}])
-def test_unknown_words_are_user_errors(wrong: dict[str, str]) -> None:
+def test_unknown_words_are_user_errors(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="did you mean"):
         jax.eval_shape(ResNet(classes=3, **wrong).init, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))

@@ -28,7 +28,7 @@ KEY = jax.random.key(2)
 def test_linear_is_softmax_regression_and_its_features_are_its_inputs() -> None:
     model = as_model(Linear(3), (5,))
     variables = model.init(KEY)
-    output, _ = model.apply(variables, ROWS, True, KEY)
+    output, _ = model.apply(variables, jnp.asarray(ROWS), True, KEY)
     head = jax.device_get(variables["params"]["head"])
     np.testing.assert_allclose(output.logits, ROWS @ head["kernel"] + head["bias"], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(output.features, ROWS)
@@ -141,7 +141,8 @@ def last_convolution(network: Conv1D, variables: Any, x: np.ndarray) -> np.ndarr
 @pytest.mark.slow
 def test_skew_erasers_of_series_look_along_time_alone() -> None:
     """No weight of a depthwise kernel sees padding alone, so that each has a gradient."""
-    block, x = along_time(UNITS["dse"])(partial(Conv, kernel_size=(5, 1)), 8), jnp.asarray(SERIES[0][:, :, None])
+    block: Any = along_time(UNITS["dse"])(partial(Conv, kernel_size=(5, 1)), 8)
+    x = jnp.asarray(SERIES[0][:, :, None])
 
     @jax.jit
     def slope(x: jax.Array) -> jax.Array:

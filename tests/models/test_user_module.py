@@ -10,6 +10,7 @@ from types import ModuleType
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -109,8 +110,9 @@ def test_a_name_follows_from_the_program(written: Written) -> None:
         changed, same = names(written(old, new))
         assert changed != net
         assert same == other
-    changed, same = names(written("self.layer(x)", "self.layer(x) + 1")), net
-    assert (changed[0], changed[1] != other) == (same, True)
+    same, changed = names(written("self.layer(x)", "self.layer(x) + 1"))
+    assert same == net
+    assert changed != other
     assert module_name(written("", "").Net(4)) != net
 
 
@@ -173,7 +175,7 @@ class OfNNX(nnx.Module):
 def applied(network: Network, train: bool) -> tuple[np.ndarray, np.ndarray]:
     """The logits and the running mean after one call."""
     model, key = as_model(backbone_of(network)(2), (3,)), jax.random.key(0)
-    x = np.random.default_rng(0).normal(3, 1, (16, 3)).astype(np.float32)
+    x = jnp.asarray(np.random.default_rng(0).normal(3, 1, (16, 3)), jnp.float32)
     variables = model.init(key)
     output, changed = model.apply(variables, x, train, key)
     return np.asarray(output.logits), np.asarray((changed or variables)["batch_stats"]["BatchNorm_0"]["mean"])
@@ -190,7 +192,7 @@ def test_the_mode_may_have_another_name(network: nn.Module) -> None:
 def test_the_mode_of_an_nnx_module_may_have_another_name() -> None:
     model, key = as_model(backbone_of(nnx.bridge.to_linen(OfNNX))(2), (3,)), jax.random.key(0)
     trained, evaluated = (
-        model.apply(model.init(key), np.ones((1, 3)), train, key)[0].logits for train in (True, False)
+        model.apply(model.init(key), jnp.ones((1, 3)), train, key)[0].logits for train in (True, False)
     )
     assert np.any(trained)
     assert not np.any(evaluated)
@@ -218,7 +220,7 @@ class Outer(nn.Module):
 
 @pytest.mark.parametrize(("inner", "own", "wanted"), [(2, True, 2), (1, True, 2), (1, False, 1), (0, False, None)])
 def test_features_are_the_outermost_modules_or_the_one_submodules(inner: int, own: bool, wanted: int | None) -> None:
-    x, key = np.ones((1, 3), np.float32), jax.random.key(0)
+    x, key = jnp.ones((1, 3)), jax.random.key(0)
     model = as_model(backbone_of(Outer(inner, own))(2), (3,))
     found = model.apply(model.init(key), x, False, key)[0].features
     np.testing.assert_array_equal(found, np.zeros((1, 0)) if wanted is None else wanted * x)
@@ -229,4 +231,4 @@ def test_of_several_submodules_features_none_are_guessed() -> None:
     with pytest.raises(
         UserError, match=r"2 submodules of the model sow features \(Inner_0/features, Inner_1/features\)"
     ):
-        model.apply(model.init(key), np.ones((1, 3), np.float32), False, key)
+        model.apply(model.init(key), jnp.ones((1, 3)), False, key)

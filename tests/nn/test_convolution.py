@@ -168,7 +168,7 @@ def test_the_plan_of_a_resnets_layers(
 def test_a_formulation_that_cannot_compute_it_is_refused(name: str) -> None:
     x, kernel = arrays((2, 4, 4, 4), (3, 3, 2, 4))
     places = (name in FORWARD, name in INPUT_GRADIENT, name in KERNEL_GRADIENT)
-    plan = ConvolutionPlan(*(name if place else "library" for place in places), clients="loop")
+    plan = ConvolutionPlan._make([*(name if place else "library" for place in places), "loop"])
     with pytest.raises(ValueError, match=f"'{name}' cannot compute"):
         value_and_both_gradients(partial(conv2d, padding="SAME", groups=2, plan=plan), x, kernel)
 

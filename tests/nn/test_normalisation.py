@@ -101,7 +101,7 @@ def test_forward_mode_and_second_derivatives() -> None:
     close(forward(ours), forward(flaxs))
 
     def slope(apply: Any, x: jax.Array) -> jax.Array:
-        def total(x: jax.Array) -> jax.Array:
+        def total(x: jax.Array) -> jax.Array | int:
             return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(apply(variables, x)))
 
         return jax.jit(jax.grad(lambda x: jnp.sum(jax.grad(total)(x) * direction)))(x)
@@ -204,8 +204,9 @@ def test_recorded_moments_are_the_inputs_and_change_nothing() -> None:
             output = layer.apply(variables, given)
         chex.assert_trees_all_equal(output, layer.apply(variables, given))
         by_name: dict[str, Any] = {}
+        argument: Any = {name: given}
         with recording_moments(by_name, mask):
-            layer.apply(variables, **{name: given})
+            layer.apply(variables, **argument)
         chex.assert_trees_all_equal(by_name, found)
         ((mean, var),) = found.values()
         np.testing.assert_allclose(mean, x[:3].mean(axis=(0, 1, 2)), rtol=1e-5)

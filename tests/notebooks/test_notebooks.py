@@ -4,6 +4,7 @@ import importlib.util
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -65,7 +66,7 @@ def test_a_fresh_runtime_installs_the_package(
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     asked: list[str] = []
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+    shell: Any = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
     shell.register_magic_function(asked.append, "line", "pip")
     shell.run_cell(nbformat.read(path, as_version=4).cells[1].source, store_history=False).raise_error()
     assert asked == installed

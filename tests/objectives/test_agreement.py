@@ -25,7 +25,8 @@ def test_the_supervised_contrast_by_its_sums(positives: str) -> None:
         of_class = [p for p in real if classes[p] == classes[i] and (positives == "all" or p != i)]
         terms.append(-np.mean([np.log(near[i, p] / others) for p in of_class]))
     got = supervised_contrast(
-        *(jnp.asarray(a, jnp.float32) for a in (first, second)),
+        jnp.float32(first),
+        jnp.float32(second),
         jnp.int32(labels),
         jnp.float32(mask),
         temperature=temperature,

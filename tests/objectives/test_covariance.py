@@ -32,7 +32,7 @@ def features_of(seed: int, offset: float = 1.0) -> Any:
 
 
 def loop_losses(features: Any) -> dict[str, float]:
-    z = np.float64(features)
+    z = np.asarray(features, np.float64)
     found = np.cov(z, rowvar=False) if len(z) > 1 else np.zeros((M, M))
     on = sum((found[i, j] - REFERENCE * (i == j)) ** 2 for i in range(M) for j in range(M)) / M
     return {"on": on, "off": sum(found[i, j] ** 2 for i in range(M) for j in range(M) if i != j) / M}
@@ -44,7 +44,7 @@ def loop_losses(features: Any) -> dict[str, float]:
 @given(seed=SEEDS, mask=MASKS)
 def test_the_formulas(kind: str, seed: int, mask: list[bool]) -> None:
     features = features_of(seed)
-    loss, grad = GRADIENT[kind](features, np.float32(mask))
+    loss, grad = GRADIENT[kind](features, np.array(mask, np.float32))
     np.testing.assert_allclose(loss, loop_losses(features[mask])[kind], rtol=1e-4, atol=1e-6)
     assert np.isfinite(grad).all()
     assert not np.any(grad[~np.array(mask)])
@@ -74,7 +74,7 @@ def test_whitened_features_are_the_minimum(seed: int) -> None:
     np.testing.assert_allclose(loss, 0, atol=1e-10)
     np.testing.assert_allclose(grad, np.zeros_like(grad), atol=1e-5)
     # The variances are free.
-    loss, grad = GRADIENT["off"](spread * np.float32([1, 2, 3, 0.5]), everything)
+    loss, grad = GRADIENT["off"](spread * np.array([1, 2, 3, 0.5], np.float32), everything)
     np.testing.assert_allclose(loss, 0, atol=1e-9)
     np.testing.assert_allclose(grad, np.zeros_like(grad), atol=1e-5)
 
@@ -86,7 +86,7 @@ def test_neither_padding_nor_a_shift_nor_order_matters(one: Callable[..., jax.Ar
     order = np.random.default_rng(5).permutation(N + 2)
     for junk in (1e3, np.inf, np.nan):
         padded = np.concatenate([features + np.float32(2), np.full((2, M), junk, np.float32)])[order]
-        mask = np.float32(np.arange(N + 2) < N)[order]
+        mask = (np.arange(N + 2) < N)[order].astype(np.float32)
         chex.assert_trees_all_close(one(padded, mask), shown, rtol=1e-4, atol=1e-5)
 
 

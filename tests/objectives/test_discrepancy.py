@@ -81,7 +81,7 @@ def ones(*sizes: int) -> Any:
 def test_mmd_is_its_definition(seed: int, x_mask: list[bool], y_mask: list[bool]) -> None:
     x, _, y, _ = two_sets(seed)
     y = y + np.float32(1)
-    value, grads = MMD(x, y, np.float32(x_mask), np.float32(y_mask))
+    value, grads = MMD(x, y, *(np.array(mask, np.float32) for mask in (x_mask, y_mask)))
     expected = loop_mmd(x[x_mask], y[y_mask]) if any(x_mask) and any(y_mask) else 0
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=5e-6)
     for grad, mask in zip(grads, (x_mask, y_mask), strict=True):
@@ -143,10 +143,10 @@ def test_contrastive_discrepancy_is_its_definition(seed: int, masks: Any, chosen
     source, source_labels, target, target_labels = two_sets(seed)
     floats = tuple(np.float32(mask) for mask in masks)
     (loss, parts), grads = CDD(source, source_labels, target, target_labels, floats, np.array(chosen))
-    shown = [
-        values[masks[i]] for i, pair in enumerate(((source, source_labels), (target, target_labels))) for values in pair
-    ]
-    intra, inter = loop_cdd(*shown, np.flatnonzero(chosen))
+    own, others = masks
+    intra, inter = loop_cdd(
+        source[own], source_labels[own], target[others], target_labels[others], np.flatnonzero(chosen)
+    )
     np.testing.assert_allclose([parts["intra"], parts["inter"]], [intra, inter], rtol=1e-5, atol=5e-6)
     np.testing.assert_allclose(loss, intra - inter, rtol=1e-5, atol=1e-5)
     chex.assert_tree_all_finite(grads)
@@ -172,7 +172,7 @@ def test_neither_order_nor_padding_matters(seed: int, junk: float) -> None:
     (loss, parts), (by_source, by_target) = CDD(source, source_labels, target, target_labels, ones(N, N_TARGET), chosen)
     order = np.random.default_rng(seed).permutation(N + 2)
     padded = np.concatenate([source, np.full((2, M), junk, np.float32)])[order]
-    labels = np.concatenate([source_labels, np.int32([1, 2])])[order]
+    labels = np.concatenate([source_labels, np.array([1, 2], np.int32)])[order]
     mask = np.concatenate([np.ones(N, np.float32), np.zeros(2, np.float32)])[order]
     again, grads = CDD(padded, labels, target, target_labels, (mask, ones(N_TARGET)[0]), chosen)
     expected = np.concatenate([by_source, np.zeros((2, M), np.float32)])[order]

@@ -1,5 +1,7 @@
 """FedLGF's perturbed last layer: the official code's logits, and none without a radius."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +18,11 @@ def test_the_worst_logits_are_the_official_codes(kind: str, official: str) -> No
     features, kernel = stored["features"], stored["kernel"]
     head = Head(kernel, features, features @ kernel + stored["bias"][None])
     mask, way = jnp.ones(len(features)), stored[f"{official}_way"]
-    probe, radius = stored[f"{official}_strengths"]
+    probe, radius = map(float, stored[f"{official}_strengths"])
     directions = DIRECTIONS[kind](kernel)
     assert directions.shape == way.shape
 
-    def worst(radius: jax.Array, features: jax.Array = features, mask: jax.Array = mask) -> jax.Array:
+    def worst(radius: Any, features: jax.Array = features, mask: jax.Array = mask) -> jax.Array:
         given = head._replace(features=features)
         return worst_logits(given, stored["logits"], mask, way, directions, Strengths(probe, radius))
 

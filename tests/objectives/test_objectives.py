@@ -44,9 +44,9 @@ def make(seed: int, mask: list[bool]) -> tuple[Any, Batch, Context]:
 
 
 def test_a_masked_mean_is_a_mean_for_weights_below_one_too() -> None:
-    values = np.float32([2.0, 4.0, 9.0])
+    values = jnp.array([2.0, 4.0, 9.0])
     for mask, expected in (([0.1, 0.3, 0.0], 3.5), ([0.0, 0.0, 0.0], 0.0), ([1.0, 1.0, 0.0], 3.0)):
-        np.testing.assert_allclose(masked_mean(values, np.float32(mask)), expected, rtol=1e-6)
+        np.testing.assert_allclose(masked_mean(values, jnp.array(mask)), expected, rtol=1e-6)
 
 
 @pytest.mark.slow

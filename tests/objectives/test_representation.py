@@ -29,7 +29,7 @@ def test_lengths_of_the_unmasked_samples() -> None:
     assert float(mean_length(z, mask)) == pytest.approx(2.5)
     assert float(mean_squared_length(z, mask)) == pytest.approx(12.5)
     # A representation of zero length has no direction to shrink in.
-    np.testing.assert_allclose(jax.grad(mean_length)(z, mask), [[0.3, 0.4], [0, 0], [0, 0]], atol=1e-6)
+    np.testing.assert_allclose(jax.grad(mean_length)(z, mask), [[0.3, 0.4], [0.0, 0.0], [0.0, 0.0]], atol=1e-6)
 
 
 def test_the_divergence_of_gaussians_is_the_mean_difference_of_their_log_densities() -> None:

@@ -67,7 +67,7 @@ def test_info_nce_is_its_definition(seed: int) -> None:
 
 
 def test_targets_have_no_gradient() -> None:
-    p, z, queue = draw(0, 3, 4), draw(1, 3, 4), draw(2, 5, 4)
+    p, z, queue = (jnp.asarray(each) for each in (draw(0, 3, 4), draw(1, 3, 4), draw(2, 5, 4)))
     assert not np.any(jax.jit(jax.grad(lambda z: jnp.sum(negative_cosine(p, z))))(z))
     assert not np.any(jax.jit(jax.grad(lambda z: info_nce(p, z, queue)))(z))
     assert not np.any(jax.jit(jax.grad(lambda n: info_nce(p, z, n)))(queue))
@@ -88,6 +88,6 @@ DEGENERATE = [
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_nothing_is_nan_for_vectors_without_direction_or_company(mask: list[float], value: float) -> None:
     for loss in DEGENERATE:
-        value_, gradient = loss(np.full((3, 4), value, np.float32), np.float32(mask))
+        value_, gradient = loss(np.full((3, 4), value, np.float32), np.array(mask, np.float32))
         assert np.isfinite(value_)
         assert np.isfinite(gradient).all()

@@ -63,9 +63,8 @@ def expected(part: str, variables: Any, batch: Batch, key: jax.Array) -> jax.Arr
         asked, answer = run(part, of_model(variables), views[0]), run(part, nearer(variables), views[1])
         return info_nce(asked.logits, answer.logits, variables["queue"]["keys"], batch.mask, temperature=0.5)
     if part == "simclr":
-        return nt_xent(
-            *jnp.split(run(part, of_model(variables), jnp.concatenate(views)).logits, 2), batch.mask, temperature=0.5
-        )
+        first, second = jnp.split(run(part, of_model(variables), jnp.concatenate(views)).logits, 2)
+        return nt_xent(first, second, batch.mask, temperature=0.5)
     own = [run(part, of_model(variables), images) for images in views]
     p, z = [output.extra["prediction"] for output in own], [output.logits for output in own]
     if part == "simsiam":

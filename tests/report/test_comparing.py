@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from fdgjax.report.references import lines_of
 from fdgjax.sweeps.cells import SPECS, read_published, read_spec
 from tests.report.folders import DOMAINS, write_run
 
-ELSEWHERE = {"data": {"domains_per_client": 2}}
+ELSEWHERE: dict[str, Any] = {"data": {"domains_per_client": 2}}
 """Settings of the data that give a run a panel of its own."""
 
 
@@ -37,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 
 @pytest.fixture(scope="module")
 def page(runs: list[Run]) -> str:
-    return report(runs, "command", states=False)[PAGE]
+    return str(report(runs, "command", states=False)[PAGE])
 
 
 @pytest.mark.slow
@@ -141,7 +142,7 @@ def test_where_a_papers_network_is_pretrained_a_runs_must_be_too() -> None:
 @pytest.mark.parametrize("spec", ["hfedf_pacs", "fdse_pacs"])
 def test_a_run_of_a_papers_cell_has_the_papers_figures(spec: str) -> None:
     known, figures = list(published_cells()), read_published(SPECS / f"{spec}.py")
-    found = {}
+    found: dict[tuple[str, str], float] = {}
     for cell in read_spec(SPECS / f"{spec}.py", "paper"):
         flat = flatten_dict(to_plain(read_config(cell.config)), sep=".")
         keys = {key: value for key, value in flat.items() if key not in INCIDENTAL}

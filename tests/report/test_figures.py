@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -68,7 +69,7 @@ def lacking(*keys: str) -> Change:
     return changed
 
 
-def unseen(**parts: object) -> Change:
+def unseen(**parts: Any) -> Change:
     """The run whose trained state lacks something."""
     return lambda run: run._replace(trained_state=run.trained_state and run.trained_state._replace(**parts))
 
@@ -191,7 +192,9 @@ def test_discard_rates_are_the_means_over_clients_of_the_rounds_that_a_seed_has(
         [np.mean(record("fedavg", seed, round_)["coefficients/discarded"]) for round_ in range(1, 7)] for seed in (0, 1)
     ]
     wanted[1][4:] = [np.nan] * 2
-    np.testing.assert_allclose(discard_rates(run), wanted)
+    rates = discard_rates(run)
+    assert rates is not None
+    np.testing.assert_allclose(rates, wanted)
 
 
 def test_what_a_defence_did_is_drawn_beside_the_weights() -> None:
@@ -237,7 +240,8 @@ def test_embeddings_of_two_dimensions_keep_their_distances() -> None:
     plane = rng.normal(size=(6, 2)) @ rng.normal(size=(2, 5))
     points, names = flat(plane)
     for i in range(6):
-        np.testing.assert_allclose(*(np.linalg.norm(each - each[i], axis=1) for each in (plane, points)), atol=1e-9)
+        wanted, shown = (np.linalg.norm(each - each[i], axis=1) for each in (plane, points))
+        np.testing.assert_allclose(shown, wanted, atol=1e-9)
     assert [name.partition(" (")[0] for name in names] == ["component 1", "component 2"]
     np.testing.assert_array_equal(flat(plane[:, :2])[0], plane[:, :2])
     np.testing.assert_array_equal(flat(plane[:, :1])[0], np.pad(plane[:, :1], ((0, 0), (0, 1))))

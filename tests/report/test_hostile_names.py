@@ -105,7 +105,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Run], dict[str,
     runs = hostile_runs(tmp_path_factory.mktemp("runs"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        return runs, dict(report(runs, f"command {HOSTILE[0]}", [0.5]))
+        files = report(runs, f"command {HOSTILE[0]}", [0.5])
+    return runs, {name: str(text) for name, text in files.items()}
 
 
 Made = tuple[list[Run], dict[str, str]]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +57,7 @@ WORK = st.lists(st.integers(1, 30), min_size=1, max_size=7).map(np.array)
 def by_hand(work: np.ndarray, processors: int, speeds: CoreSpeeds) -> float:
     """The time of a round on two processors at most, by letting it pass in small turns."""
     left, passed = work.astype(float), 0.0
-    while busy := np.count_nonzero(left):
+    while busy := int(np.count_nonzero(left)):
         if processors == 1 or busy > processors:
             speed = processors / busy / (speeds.sharing if busy > processors else 1)
         else:
@@ -236,7 +237,7 @@ def test_copies_of_the_data_take_a_quarter_of_the_free_memory_at_most(monkeypatc
     ("method", "changes", "clients"), [("fedavg", {}, 5), ("central", {}, 1), ("fedavg", {"clients_per_round": 2}, 2)]
 )
 def test_an_experiment_takes_the_number_that_suits_its_clients(
-    method: str, changes: dict[str, int], clients: int, cache: Path
+    method: str, changes: dict[str, Any], clients: int, cache: Path
 ) -> None:
     experiment = build(small(cache, method, devices=0, **changes))
     equal = [np.ones(clients, int)]

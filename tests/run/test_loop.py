@@ -14,7 +14,7 @@ from fdgjax.loggers import Log
 from fdgjax.run.compilation import compile_ahead
 from fdgjax.run.console import Console
 from fdgjax.run.loop import Observer, Progress, round_record
-from fdgjax.run.records import Checkpoints, open_checkpoints, open_log
+from fdgjax.run.records import Checkpoints, History, open_checkpoints, open_log
 from fdgjax.run.runner import Interrupted, run_experiment
 from tests.runs import StopAfter, never, perceptron, small
 from tests.toys import round_info
@@ -53,9 +53,9 @@ class Watched:
     def checkpoints(self, *args: Any) -> Checkpoints:
         found = open_checkpoints(*args)
 
-        def save(round_: int, *rest: Any) -> None:
+        def save(round_: int, state: Any, history: History, selected: Any = None) -> None:
             self.events.append(f"save {round_}")
-            found.save(round_, *rest)
+            found.save(round_, state, history, selected)
 
         return found._replace(save=save)
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import chex
 import numpy as np
@@ -28,7 +29,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, perceptron: None, built_o
     del perceptron, built_once
     folder = tmp_path_factory.mktemp("reopened")
     config = small(folder, "fedsimclr", rounds=1, probe={"repeats": 2, "epochs": 2})
-    quick = {"method": {"augmentation": "flip"}, "model": {"width": 1 / 128}}
+    quick: dict[str, dict[str, Any]] = {"method": {"augmentation": "flip"}, "model": {"width": 1 / 128}}
     config = dataclasses.replace(
         config, **{key: dataclasses.replace(getattr(config, key), **values) for key, values in quick.items()}
     )

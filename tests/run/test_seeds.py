@@ -105,9 +105,9 @@ def test_a_folder_holds_one_set_of_seeds(cache: Path, tmp_path: Path) -> None:
 
 def test_divergence_names_the_seed_and_the_client(cache: Path) -> None:
     experiment = build(small(cache, seed=7, seeds=2, clients_per_round=3))
-    finite = np.array([[True, True, True], [True, True, False]])
-    largest = np.where(finite, 1.0, np.nan)
-    info = RoundInfo(np.array([[0, 1, 2], [1, 2, 4]]), np.ones((2, 3)), largest, finite, np.array([True, True]), {})
+    finite = jnp.array([[True, True, True], [True, True, False]])
+    largest = jnp.where(finite, 1.0, jnp.nan)
+    info = RoundInfo(jnp.array([[0, 1, 2], [1, 2, 4]]), jnp.ones((2, 3)), largest, finite, jnp.array([True, True]), {})
     state = State(jnp.arange(2), jnp.zeros(2, jnp.int32), {}, {}, {})
     diverging = experiment._replace(round=lambda state, federation: (state, info))
     with pytest.raises(UserError, match=r"client 4 of seed 8 sent an update with NaN or infinity in round 1;") as error:
@@ -119,7 +119,7 @@ def test_divergence_names_the_seed_and_the_client(cache: Path) -> None:
     absurd = diverging._replace(round=lambda state, federation: (state, info._replace(largest=1e30 * largest**0)))
     with pytest.raises(UserError, match=r"client 4 of seed 8 sent an update with numbers up to 1e\+30 in round 1;"):
         next(train_rounds(absurd, state))
-    server = info._replace(largest=np.array([[1.0, 1, 1], [1, 1e9, np.nan]]), server_finite=np.array([True, False]))
+    server = info._replace(largest=jnp.array([[1.0, 1, 1], [1, 1e9, jnp.nan]]), server_finite=jnp.array([True, False]))
     broken = leaving_out._replace(round=lambda state, federation: (state, server))
     with pytest.raises(UserError, match=r"server's state of seed 8 .* after round 1, in which client 2 sent .*1e\+09"):
         next(train_rounds(broken, state))

@@ -67,8 +67,8 @@ def test_the_selected_state_is_that_of_its_round_for_each_seed(cache: Path, tmp_
         chex.assert_trees_all_equal(each_seed(found.selected, 2)[index], wanted)
         state, _ = kept_state(build(config), tmp_path / "run", index)
         chex.assert_trees_all_equal(state, wanted)
-    for asked, state in (("selected", found.selected), (7, found.state)):
-        chex.assert_trees_all_equal(fdgjax.open_run(tmp_path / "run", round=asked).state, state)
+    for asked, left in (("selected", found.selected), (7, found.state)):
+        chex.assert_trees_all_equal(fdgjax.open_run(tmp_path / "run", round=asked).state, left)
 
 
 @pytest.mark.slow
@@ -122,7 +122,9 @@ def test_members_of_a_family_keep_what_they_keep_alone(cache: Path, tmp_path: Pa
 def test_a_round_is_asked_for_by_name_or_number(cache: Path, tmp_path: Path) -> None:
     config = validated(cache)
     seen = states_seen(config, tmp_path / "run")
-    experiment, chosen = build(config), int(newest(tmp_path / "run", config).selected.round)
+    experiment, selected = build(config), newest(tmp_path / "run", config).selected
+    assert selected is not None
+    chosen = int(selected.round)
     # The newest two checkpoints, of rounds 6 and 7, and the selected state.
     for asked, round_ in {"": chosen, "selected": chosen, str(chosen): chosen, "last": 7, "7": 7, "6": 6}.items():
         chex.assert_trees_all_equal(kept_state(experiment, tmp_path / "run", 0, asked)[0], seen[round_])
@@ -170,4 +172,4 @@ def test_the_copy_survives_the_next_round() -> None:
     state = State(*(jax.numpy.arange(3) for _ in range(5)))
     kept = updated(None, state, [[{"round": 1, "id_accuracy": 0.5}]], config)
     jax.jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree), donate_argnums=0)(state)
-    chex.assert_trees_all_equal(kept, State(*(np.arange(3) for _ in range(5))))
+    chex.assert_trees_all_equal(kept, State(*(jax.numpy.arange(3) for _ in range(5))))

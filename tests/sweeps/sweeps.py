@@ -1,6 +1,7 @@
 """Cells of one round or few, and a file that lists some."""
 
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -35,7 +36,7 @@ def spec_file(folder: Path, cache: Path, rounds: int = 4) -> Path:
     return path
 
 
-def cell(cache: Path, name: str, **changes: object) -> Cell:
+def cell(cache: Path, name: str, **changes: Any) -> Cell:
     return Cell(name, ConfigDict(to_plain(small(cache, **changes))))
 
 

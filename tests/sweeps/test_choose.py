@@ -46,7 +46,7 @@ def test_the_table_the_set_and_the_recommendation_are_read_from_the_runs(tmp_pat
     cells = cells_of(choosing)
     assert choosing.domains == list(DOMAINS)
     assert {(cell.config.data.target, cell.config.data.excluded) for cell in cells} == {(d, "r45") for d in DOMAINS}
-    behind, written, facts = {"fedavg": 0.0, "fedprox": 0.0, "local": 0.3}, {}, {"target_majority": 0.25}
+    behind, written = {"fedavg": 0.0, "fedprox": 0.0, "local": 0.3}, {}
     for name in behind:
         for domain in DOMAINS:
             written[name, domain] = [0.7 - behind[name] + 0.01 * float(rng.normal()) for _ in range(3)]
@@ -54,7 +54,8 @@ def test_the_table_the_set_and_the_recommendation_are_read_from_the_runs(tmp_pat
                 tmp_path,
                 f"{name}-{domain}",
                 written[name, domain],
-                **facts | {"bytes_up_per_round": 1 + (name == "fedavg")},
+                target_majority=0.25,
+                bytes_up_per_round=1 + (name == "fedavg"),
             )
     choice = read_choice(choosing, cells, tmp_path, "ood_accuracy", "mean", {})
     assert choice is not None
@@ -123,14 +124,16 @@ def test_a_loss_is_chosen_by_its_smallest_and_computed_without_being_told(tmp_pa
         finished(tmp_path / "loss", cell.name, own, key="ood_log_loss")
         finished(tmp_path / "accuracy", cell.name, [2 - value for value in own])
     for name, figure in (("loss", "ood_log_loss"), ("accuracy", "ood_accuracy")):
-        found[name] = read_choice(choosing, cells, tmp_path / name, figure, "worst", {})
-        assert found[name] is not None
+        choice = read_choice(choosing, cells, tmp_path / name, figure, "worst", {})
+        assert choice is not None
+        found[name] = choice
     loss, accuracy = found["loss"], found["accuracy"]
     assert (loss.recommended, loss.indistinguishable) == (accuracy.recommended, accuracy.indistinguishable)
     assert [one.name for one in loss.methods] == ["fedprox", "fedavg", "local"]
     for one, other in zip(loss.methods, accuracy.methods, strict=True):
         assert one.score == pytest.approx(2 - other.score)
         assert one.difference == (None if other.difference is None else pytest.approx(-other.difference))
+    assert loss.interval is not None
     assert loss.interval[1] > 1, "no share"
     assert "Percent" not in str(loss)
     assert "ood_log_loss (smaller is better)" in str(loss)

@@ -64,6 +64,7 @@ def test_a_figure_of_which_smaller_values_are_better_is_minimised(tmp_path: Path
     finish(other)
     best, usual = open_study(search).best_trial, open_study(other).best_trial
     assert best.params == usual.params
+    assert usual.value is not None
     assert best.value == pytest.approx(2 - usual.value)
     names = [
         [line.split(" |")[0] for line in (tmp_path / name / "search.md").read_text().splitlines() if "| done" in line]

@@ -12,7 +12,6 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +46,7 @@ def possible(name: str) -> bool:
 
 def torture(bench: Bench, names: Sequence[str], seconds: float) -> Iterator[tuple[str, Outcome]]:
     """Trials until the time is over, the kind that is furthest behind its share first."""
-    spent: Counter[str] = Counter()
+    spent = dict.fromkeys(names, 0.0)
     begin = time.monotonic()
     while time.monotonic() - begin < seconds:
         name = min(names, key=lambda name: spent[name] / TRIALS[name].share)

@@ -80,7 +80,7 @@ def command_lines(bench: Bench) -> Outcome:
         import fdgjax.run.runner as recorded
         from fdgjax.cli.train import main
 
-        def begins(*arguments: object) -> Any:
+        def begins(*arguments: Any, **named: Any) -> Any:
             os._exit(STARTED)
 
         recorded.train_with_records = begins
@@ -121,6 +121,13 @@ def some(folder: Path, chance: random.Random, files: bool = True) -> Path:
     return chance.choice(found) if found else folder
 
 
+def folder_for_a_file(root: Path, chance: random.Random) -> None:
+    """One of the files is a folder."""
+    file = some(root, chance)
+    file.unlink()
+    file.mkdir()
+
+
 SPOILS: Mapping[str, Callable[[Path, random.Random], object]] = {
     "a file cut short": lambda root, c: os.truncate(p := some(root, c), p.stat().st_size // 2),
     "an empty file": lambda root, c: os.truncate(some(root, c), 0),
@@ -134,10 +141,10 @@ SPOILS: Mapping[str, Callable[[Path, random.Random], object]] = {
     "an empty folder": lambda root, c: (some(root, c, False) / "empty").mkdir(),
     "a folder of another system": lambda root, c: (some(root, c, False) / "__MACOSX").mkdir(),
     "a class gone": lambda root, c: shutil.rmtree(some(root, c, False)),
-    "a folder for a file": lambda root, c: ((p := some(root, c)).unlink(), p.mkdir()),
+    "a folder for a file": folder_for_a_file,
     "a copy": lambda root, c: shutil.copy(some(root, c), some(root, c, False) / "copy.png"),
     "a pipe": lambda root, c: os.mkfifo(some(root, c, False) / "pipe.png"),
-    "a level more": lambda root, c: ((p := some(root, c)).parent / "deep").mkdir() or p.rename(p.parent / "deep/x.png"),
+    "a level more": lambda root, c: os.renames(p := some(root, c), p.parent / "deep/x.png"),
     "a picture of a billion pixels": lambda root, c: some(root, c).write_bytes(
         b"BM" + bytes(8) + (54).to_bytes(4, "little") + (40).to_bytes(4, "little")
         + (40_000).to_bytes(4, "little") * 2 + b"\1\0\30\0" + bytes(24)

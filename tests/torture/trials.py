@@ -99,12 +99,12 @@ def flip(path: Path, chance: random.Random) -> None:
     path.write_bytes(content)
 
 
-DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
-    "truncated": lambda path, chance: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]) and None,
-    "emptied": lambda path, chance: path.write_bytes(b"") and None,
+DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
+    "truncated": lambda path, chance: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "emptied": lambda path, chance: path.write_bytes(b""),
     "missing": lambda path, chance: path.unlink(),
     "flipped": flip,
-    "garbage": lambda path, chance: path.write_bytes(chance.randbytes(200)) and None,
+    "garbage": lambda path, chance: path.write_bytes(chance.randbytes(200)),
 }
 
 

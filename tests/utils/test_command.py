@@ -60,8 +60,9 @@ def test_a_defect_of_the_program_is_not_hidden() -> None:
         command(raising(RuntimeError("another")))([])
 
 
-def test_a_status_is_passed_on() -> None:
-    assert [command(lambda argv, status=status: status)([]) for status in (0, 1, 143)] == [0, 1, 143]
+@pytest.mark.parametrize("status", [0, 1, 143])
+def test_a_status_is_passed_on(status: int) -> None:
+    assert command(lambda argv: status)([]) == status
 
 
 def test_a_reader_that_has_gone_ends_the_command_as_the_shell_expects() -> None:

@@ -1,5 +1,6 @@
 """Labels split a tree of variables, and the parts make it whole again."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +33,7 @@ def test_parts_are_disjoint_and_make_the_whole(variables: Variables) -> None:
     paths = [set(flatten(part)) for part in parts]
     assert sum(map(len, paths)) == len(set().union(*paths)) == len(flatten(variables))
     whole = merge(*parts)
-    assert jax.tree.structure(whole) == jax.tree.structure(variables)
+    chex.assert_trees_all_equal_structs(whole, variables)
     assert all(np.array_equal(flatten(whole)[path], leaf) for path, leaf in flatten(variables).items())
     both = select(variables, by_hash, "shared", "local")
     assert set(flatten(both)) == {path for path in flatten(variables) if by_hash(path) != "personal"}

@@ -3,6 +3,7 @@
 import colorsys
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +65,7 @@ def test_crops_are_resized_as_by_pillow(box: tuple[int, int, int, int], size: in
     [(brightness, ImageEnhance.Brightness), (adjust_contrast, ImageEnhance.Contrast), (saturation, ImageEnhance.Color)],
 )
 @pytest.mark.parametrize("factor", [0.2, 1.0, 1.8])
-def test_colours_are_enhanced_as_by_pillow(ours: Callable[..., jax.Array], theirs: object, factor: float) -> None:
+def test_colours_are_enhanced_as_by_pillow(ours: Callable[..., jax.Array], theirs: Any, factor: float) -> None:
     images = photographs()
     got = np.asarray(jax.jit(ours)(unit(images), jnp.full(3, factor)))
     for image, own in zip(images, got, strict=True):

@@ -15,6 +15,7 @@ from fdgjax.data.augmentations.training import (
     domainbed,
     trivial,
 )
+from fdgjax.data.augmentations.view import View
 from fdgjax.data.augmentations.weak_strong import random_crop
 
 RNG = np.random.default_rng(0)
@@ -23,10 +24,16 @@ CHANGING = list(IMAGE_AUGMENTATIONS)
 CROPPING = ("crop_flip", "inception", "domainbed")
 
 
+def changing(names: str, size: int = 0) -> View:
+    found = augmentation(names, size)
+    assert found is not None
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_view_is_drawn_anew_for_every_image_and_key(name: str) -> None:
-    view = jax.jit(augmentation(name))
+    view = jax.jit(changing(name))
     same = jnp.broadcast_to(IMAGES[:1], (64, *IMAGES.shape[1:]))
     seen = np.asarray(view(jax.random.key(0), same))
     assert len({image.tobytes() for image in seen}) > 1
@@ -39,7 +46,7 @@ def test_a_view_is_drawn_anew_for_every_image_and_key(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGING)
 def test_images_do_not_meet(name: str) -> None:
-    view, key = augmentation(name), jax.random.key(3)
+    view, key = changing(name), jax.random.key(3)
     others = jnp.concatenate([IMAGES[:5], -IMAGES[5:]])
     # Up to rounding: the products of a batch are not ordered by image.
     np.testing.assert_allclose(view(key, IMAGES)[:5], view(key, others)[:5], atol=1e-5)
@@ -49,7 +56,7 @@ def test_images_do_not_meet(name: str) -> None:
 @pytest.mark.parametrize("name", CROPPING)
 @pytest.mark.parametrize("size", [0, 8, 12])
 def test_crops_have_the_size_that_the_network_sees(name: str, size: int) -> None:
-    assert augmentation(name, size)(jax.random.key(0), IMAGES).shape == (24, size or 16, size or 16, 3)
+    assert changing(name, size)(jax.random.key(0), IMAGES).shape == (24, size or 16, size or 16, 3)
 
 
 @pytest.mark.slow
@@ -126,10 +133,8 @@ def test_shears_leave_the_corner_as_torchvisions_do(full: Magnitudes, name: str,
 def test_a_list_is_applied_in_order() -> None:
     key = jax.random.key(5)
     first, second = jax.random.split(key)
-    wanted = trivial(second, augmentation("crop_flip", 12)(jax.random.split(first, 1)[0], IMAGES))
-    single = augmentation("crop_flip", 12)
-    assert single is not None
-    combined = augmentation("crop_flip, trivial", 12)(key, IMAGES)
+    wanted = trivial(second, changing("crop_flip", 12)(jax.random.split(first, 1)[0], IMAGES))
+    combined = changing("crop_flip, trivial", 12)(key, IMAGES)
     assert combined.shape == wanted.shape
     assert augmentation("none") is None
     assert augmentation("") is None

@@ -42,7 +42,7 @@ class Handler(BaseHTTPRequestHandler):
 Fault = Callable[[Handler, bytes | None], None]
 
 
-def send(handler: Handler, code: int, content: bytes = b"", **headers: object) -> None:
+def send(handler: Handler, code: int, content: bytes = b"", /, **headers: object) -> None:
     handler.send_response(code)
     for name, value in headers.items():
         handler.send_header(name.replace("_", "-"), str(value))
@@ -62,7 +62,12 @@ def whole(handler: Handler, content: bytes | None) -> None:
 
 def drops(after: int) -> Fault:
     """The connection ends after so many bytes of the file."""
-    return lambda handler, content: send(handler, 200, content[:after], Content_Length=len(content))  # type: ignore[index, arg-type]
+
+    def fault(handler: Handler, content: bytes | None) -> None:
+        content = content or b""
+        send(handler, 200, content[:after], Content_Length=len(content))
+
+    return fault
 
 
 def changes(change: Callable[[bytes], bytes], kind: str = "application/zip") -> Fault:
@@ -94,13 +99,16 @@ def says(code: int, **headers: object) -> Fault:
 @contextlib.contextmanager
 def serving() -> Iterator[Served]:
     """A server in a thread."""
-    handler = type("Own", (Handler,), {})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        handler.served = Served(f"http://127.0.0.1:{server.server_port}", {}, {}, [])
+
+    class Own(Handler):
+        """One server's, with its own `served`."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
+        Own.served = Served(f"http://127.0.0.1:{server.server_port}", {}, {}, [])
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield handler.served
+            yield Own.served
         finally:
             server.shutdown()
             thread.join()

@@ -14,7 +14,7 @@ import pytest
 
 from fdgjax.data.download.archives import camera_traps, images_of, parquet_images
 from fdgjax.data.sources.layouts import LAYOUTS
-from fdgjax.data.sources.loading import DATASETS
+from fdgjax.data.sources.loading import FROM_FILES
 from fdgjax.utils.errors import UserError
 from tests.data.download.archives import image, office, parquet, tarred, zipped
 
@@ -46,7 +46,7 @@ def test_images_are_found_wherever_they_are(
     written = {path.relative_to(into).as_posix(): path.read_bytes() for path in into.rglob("*") if path.is_file()}
     assert len(written) == 40
     assert wanted.items() <= written.items()
-    assert DATASETS["office_caltech10"](str(into)).samples == 40
+    assert FROM_FILES["office_caltech10"](str(into)).samples == 40
 
 
 def corrupt(content: bytes) -> bytes:
@@ -120,7 +120,7 @@ def test_parquet_becomes_folders_of_images(tmp_path: Path) -> None:
     ]
     path = parquet(tmp_path / "a.parquet", rows)
     PACS({path.name: path}, tmp_path / "into", MOST)
-    source = DATASETS["pacs"](str(tmp_path / "into"))
+    source = FROM_FILES["pacs"](str(tmp_path / "into"))
     assert source.samples == 28
     for example, (content, domain, label) in zip(source.examples(), rows, strict=True):
         assert example.image == content
@@ -176,7 +176,7 @@ def test_camera_traps_are_sorted_by_their_annotations(tmp_path: Path) -> None:
     (tmp_path / "all.tar.gz").write_bytes(tarred({f"all/{name}": image(n) for n, name in enumerate(names)}))
     files = {path.name: path for path in tmp_path.iterdir()}
     camera_traps(TERRA, "notes.tar.gz", "all.tar.gz")(files, tmp_path / "into", MOST)
-    source = DATASETS["terra_incognita"](str(tmp_path / "into"))
+    source = FROM_FILES["terra_incognita"](str(tmp_path / "into"))
     assert source.samples == 4 * 10 + 1
     both = [tmp_path / "into" / "location_38" / name / "38-0.jpg" for name in (TERRA.classes[0], TERRA.classes[4])]
     assert both[0].read_bytes() == both[1].read_bytes() == image(names.index("38-0.jpg"))

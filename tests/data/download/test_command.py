@@ -16,7 +16,7 @@ from fdgjax.data.download.install import check_release_space
 from fdgjax.data.download.release import File, Release
 from fdgjax.data.download.releases import RELEASES
 from fdgjax.data.sources.layouts import LAYOUTS
-from fdgjax.data.sources.loading import DATASETS
+from fdgjax.data.sources.loading import FROM_FILES
 from fdgjax.utils.checksums import sha256, tree_sha256
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import lock
@@ -67,7 +67,7 @@ def test_a_data_set_is_fetched_verified_and_not_fetched_twice(data: Data, server
     assert (first.status, first.error) == (0, "")
     assert "is fetched and verified: 40 images in 4 domains" in first.out
     assert f"--config.data.dir={tmp_path / 'data'}" in first.out
-    assert DATASETS["office_caltech10"](str(tmp_path / "data")).samples == 40
+    assert FROM_FILES["office_caltech10"](str(tmp_path / "data")).samples == 40
     downloads = tmp_path / "data" / "downloads" / "office"
     assert sorted(path.name for path in downloads.iterdir()) == ["fetched.txt", "lock"]
     assert (downloads / "fetched.txt").read_text() == f"office.zip {SHA256[7:]}\n"
@@ -243,7 +243,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
     assert "free; expected enough space" in said.error
     assert not server.asked
     downloads = tmp_path / "data" / "downloads" / "office"
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(0, 0, 20_000))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(0, 0, 20_000))
     with pytest.raises(UserError, match="needs"):
         check_release_space(RELEASE, downloads)
     (downloads / "office.zip").write_bytes(ARCHIVE)

@@ -1,7 +1,7 @@
 """A file arrives whole and right from servers that drop, truncate, corrupt and redirect, or not at all."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def refused(served: Served, file: File, folder: Path, *faults: Fault, urls: Sequ
     return str(error.value)
 
 
-FAULTS: dict[str, Sequence[Fault]] = {
+FAULTS: dict[str, tuple[Fault, ...]] = {
     "nothing": (),
     "drop": (drops(HALF),),
     "three drops": (drops(100), drops(HALF), drops(len(CONTENT) - 1)),
@@ -58,7 +58,7 @@ FAULTS: dict[str, Sequence[Fault]] = {
 @pytest.mark.parametrize("file", FILES.values(), ids=FILES)
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 def test_a_failing_server_is_asked_again(
-    faults: Sequence[Fault], file: File, server: Served, tmp_path: Path, waited: list[float]
+    faults: tuple[Fault, ...], file: File, server: Served, tmp_path: Path, waited: list[float]
 ) -> None:
     fetch(server, file, tmp_path, *faults)
     assert len(server.asked) == len(faults) + 1
@@ -68,7 +68,7 @@ def test_a_failing_server_is_asked_again(
 @pytest.mark.parametrize("file", FILES.values(), ids=FILES)
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 def test_a_server_that_always_fails_is_given_up(
-    faults: Sequence[Fault], file: File, server: Served, tmp_path: Path
+    faults: tuple[Fault, ...], file: File, server: Served, tmp_path: Path
 ) -> None:
     if faults:
         refused(server, file, tmp_path, *faults[:1] * 99)
@@ -76,10 +76,12 @@ def test_a_server_that_always_fails_is_given_up(
 
 
 @pytest.mark.parametrize("change", [lambda c: b"x" + c[1:], lambda c: c[:-1], lambda c: c[:HALF], lambda c: c + b"x"])
-def test_what_differs_from_the_checksum_is_fetched_anew(change: Fault, server: Served, tmp_path: Path) -> None:
-    fetch(server, KNOWN, tmp_path, changes(change))  # type: ignore[arg-type]
+def test_what_differs_from_the_checksum_is_fetched_anew(
+    change: Callable[[bytes], bytes], server: Served, tmp_path: Path
+) -> None:
+    fetch(server, KNOWN, tmp_path, changes(change))
     (tmp_path / "a.zip").unlink()
-    assert "does not match the known hash" in refused(server, KNOWN, tmp_path, *[changes(change)] * 99)  # type: ignore[arg-type]
+    assert "does not match the known hash" in refused(server, KNOWN, tmp_path, *[changes(change)] * 99)
 
 
 def test_a_size_that_is_known_is_compared_without_an_announcement(server: Served, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import csv
 import hashlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,9 +32,9 @@ def archive(**changed: str) -> bytes:
     return zipped({name: text.encode() for name, text in patients.items() if text} | OTHERS)
 
 
-def fetch(server: Served, folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, **release: object) -> int:
+def fetch(server: Served, folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, **release: Any) -> int:
     server.files["heart%2Bdisease.zip"] = content  # as it is asked for
-    made_up = HEART_DISEASE._replace(**{"tree": "", "images": 8} | release)
+    made_up = HEART_DISEASE._replace(**{"tree": "", "images": 8, **release})
     monkeypatch.setattr("fdgjax.cli.data.RELEASES", {"heart_disease": made_up})
     return fdgjax(["fdgjax", "data", "heart_disease", "--dir", str(folder), "--mirror", server.url, "--yes"])
 

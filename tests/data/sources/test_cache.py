@@ -26,6 +26,11 @@ def flip(path: Path, place: int = 0, bit: int = 0) -> None:
     path.write_bytes(content)
 
 
+def make_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "first bit": flip,
     "bit in the middle": lambda path: flip(path, path.stat().st_size // 2, 3),
@@ -35,7 +40,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "grown": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
     "missing": Path.unlink,
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a folder": make_a_folder,
 }
 
 

@@ -187,7 +187,7 @@ def test_file_that_vanishes_meanwhile_is_named(tree: Path, cache: Path, monkeypa
         (tree / DOMAINS[0] / CLASSES[0] / "0.png").unlink()
         return source
 
-    monkeypatch.setitem(DATASETS, "folder", found_then_removed)  # type: ignore[arg-type]
+    monkeypatch.setitem(DATASETS, "folder", found_then_removed)
     with pytest.raises(UserError, match=r"cannot read .*0\.png"):
         load_data("folder", data_dir=str(tree), image_size=8, cache_dir=str(cache))
     assert list(cache.iterdir()) == []

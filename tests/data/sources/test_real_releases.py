@@ -1,13 +1,14 @@
 """Data sets as they are released, on small trees with the real names."""
 
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from fdgjax.config import make_config
-from fdgjax.data.sources.loading import DATASETS
+from fdgjax.data.sources.loading import FROM_FILES
 from fdgjax.utils.errors import UserError
 
 OFFICE = ("amazon", "caltech", "dslr", "webcam")
@@ -58,7 +59,7 @@ def with_office_31(parent: Path) -> Path:
 def test_office_caltech_has_ten_classes_in_each_release(release: Callable[[Path], Path], tmp_path: Path) -> None:
     root = release(tmp_path)
     for data_dir in (root, tmp_path):
-        source = DATASETS["office_caltech10"](str(data_dir))
+        source = FROM_FILES["office_caltech10"](str(data_dir))
         assert source.domain_names == OFFICE
         assert source.class_names == tuple(OFFICE_CLASSES)
         assert source.samples == 40
@@ -71,29 +72,39 @@ def test_office_caltech_has_ten_classes_in_each_release(release: Callable[[Path]
 def test_two_spellings_of_one_folder_are_an_error(tmp_path: Path) -> None:
     make(fedbn(tmp_path), ("dslr",), ["backpack"])
     with pytest.raises(UserError, match=r"folders back_pack and backpack in .*dslr are both 'back_pack': keep one"):
-        DATASETS["office_caltech10"](str(tmp_path))
+        FROM_FILES["office_caltech10"](str(tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["domainnet", "DomainNet", "domain_net", "anything"])
 def test_ten_classes_are_found_in_all_of_domainnet(name: str, tmp_path: Path) -> None:
     root = make(tmp_path / name, SIX, MANY)
-    ten, all_of_it = (DATASETS[entry](str(root)) for entry in ("domainnet10", "domainnet"))
+    ten, all_of_it = (FROM_FILES[entry](str(root)) for entry in ("domainnet10", "domainnet"))
     assert (ten.domain_names, ten.class_names, ten.samples) == (SIX, tuple(TEN), 60)
     assert (all_of_it.domain_names, all_of_it.class_names, all_of_it.samples) == (SIX, tuple(MANY), 6 * 345)
     assert {Path(example.file).parent.name for example in ten.examples()} == set(TEN)
     if name != "anything":
-        assert DATASETS["domainnet10"](str(tmp_path)).fingerprint == ten.fingerprint
+        assert FROM_FILES["domainnet10"](str(tmp_path)).fingerprint == ten.fingerprint
 
 
 def test_domainnet10_by_itself_is_enough(tmp_path: Path) -> None:
     make(tmp_path, SIX, TEN)
-    assert DATASETS["domainnet10"](str(tmp_path)).samples == 60
+    assert FROM_FILES["domainnet10"](str(tmp_path)).samples == 60
     with pytest.raises(
         UserError,
         match=r"10 different class folders in the domains of .*: expected 345; .*`fdgjax data domainnet ",
     ):
-        DATASETS["domainnet"](str(tmp_path))
+        FROM_FILES["domainnet"](str(tmp_path))
+
+
+def empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def without_images(folder: Path) -> None:
+    for image in folder.rglob("*.jpg"):
+        image.unlink()
 
 
 def wrong(root: Path, how: str) -> str:
@@ -104,8 +115,8 @@ def wrong(root: Path, how: str) -> str:
             "no folder 'quickdraw' in .*: expected clipart",
         ),
         "class": (lambda: (root / "real" / "zebra").rename(root / "real" / "Zebra"), "no class folder zebra in .*real"),
-        "empty": (lambda: (root / "sketch").rename(root / "s") and (root / "sketch").mkdir(), "no class folder bird, "),
-        "images": (lambda: [p.unlink() for p in (root / "real").rglob("*.jpg")], "no images in .*real"),
+        "empty": (lambda: empty(root / "sketch"), "no class folder bird, "),
+        "images": (lambda: without_images(root / "real"), "no images in .*real"),
         "upside down": (lambda: root.rename(root.with_name("d")) and make(root, TEN, SIX), "no folder clipart, info"),
     }
     spoil, said = spoilt[how]
@@ -118,7 +129,7 @@ def test_a_wrong_layout_is_named_in_one_line(how: str, tmp_path: Path) -> None:
     root = make(tmp_path / "data", SIX, TEN)
     said = wrong(root, how)
     with pytest.raises(UserError, match=said) as error:
-        DATASETS["domainnet10"](str(root))
+        FROM_FILES["domainnet10"](str(root))
     assert "\n" not in str(error.value)
 
 
@@ -127,7 +138,7 @@ def test_a_long_list_of_missing_classes_is_cut(tmp_path: Path) -> None:
     (root / "real").rename(root / "r")
     make(root, ("real",), TEN)
     with pytest.raises(UserError) as error:
-        DATASETS["domainnet"](str(root))
+        FROM_FILES["domainnet"](str(root))
     assert re.search(
         r"no class folder class_0, .* and 323 more in .*real: every domain needs all of the 345", str(error.value)
     )
@@ -149,7 +160,7 @@ def test_what_domainbed_downloads_is_found(name: str, tmp_path: Path) -> None:
     root = make(tmp_path / folder, domains, classes)
     (root / "ImageInfo.csv").write_bytes(b"")
     for data_dir in (root, tmp_path):
-        source = DATASETS[name](str(data_dir))
+        source = FROM_FILES[name](str(data_dir))
         assert (source.domain_names, source.class_names) == (domains, tuple(classes))
         assert source.samples == len(domains) * len(classes)
         for example in source.examples():
@@ -166,13 +177,13 @@ def test_an_absent_data_set_names_the_command_that_fetches_it(name: str, tmp_pat
         (str(tmp_path), domains[0]),
     ):
         with pytest.raises(UserError, match=rf"{said}.* {folder}/<domain>/<class>/.*; `fdgjax data {name} --dir "):
-            DATASETS[name](data_dir)
+            FROM_FILES[name](data_dir)
     make(tmp_path / folder, domains[1:], classes)
     with pytest.raises(
         UserError,
         match=rf"no folder '{domains[0]}' in .*{folder}: .*; `fdgjax data {name} --dir {tmp_path}`",
     ):
-        DATASETS[name](str(tmp_path))
+        FROM_FILES[name](str(tmp_path))
 
 
 @pytest.mark.parametrize("real", ["Real World", "RealWorld", "Real_World"])
@@ -180,13 +191,13 @@ def test_an_absent_data_set_names_the_command_that_fetches_it(name: str, tmp_pat
 def test_office_home_by_its_archives_names(folder: str, real: str, tmp_path: Path) -> None:
     _, domains, classes = DOMAINBED["office_home"]
     root = make(tmp_path / folder, (*domains[:3], real), classes)
-    source = DATASETS["office_home"](str(tmp_path))
+    source = FROM_FILES["office_home"](str(tmp_path))
     assert (source.domain_names, source.samples) == (domains, 4 * 65)
     for domain in (*domains[:3], real):
         (root / domain / classes[0] / f"{domain}_1.jpg").unlink()
         (root / domain / classes[0]).rmdir()
     with pytest.raises(UserError, match=r"64 different class folders in the domains of .*: expected 65"):
-        DATASETS["office_home"](str(tmp_path))
+        FROM_FILES["office_home"](str(tmp_path))
 
 
 @pytest.mark.parametrize("name", DOMAINBED)

@@ -31,8 +31,8 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def loaded(folder: Path, **options: object) -> Domains:
-    table = TableOptions(**{"label": "sick", "missing": ("?", "-9")} | options)  # type: ignore[arg-type]
+def loaded(folder: Path, **options: Any) -> Domains:
+    table = TableOptions(**{"label": "sick", "missing": ("?", "-9"), **options})
     return load_data("table", data_dir=str(folder), table=table)
 
 
@@ -75,7 +75,7 @@ def test_a_word_is_missing_in_one_column_alone(tmp_path: Path) -> None:
     folder = written(tmp_path, {"a.csv": "x,y,sick\n0,0,no\n0.0,1,yes\n", "b.csv": "x,y,sick\n2,0,no\n-9,3,yes\n"})
     data = loaded(folder, missing=("-9", "x=0"))
     nan = np.nan
-    np.testing.assert_array_equal(data.inputs, np.float32([[nan, 0], [nan, 1], [2, 0], [nan, 3]]))
+    np.testing.assert_array_equal(data.inputs, np.array([[nan, 0], [nan, 1], [2, 0], [nan, 3]], np.float32))
     with pytest.raises(UserError, match=r"unknown column of config\.data\.missing 'z'"):
         loaded(folder, missing=("z=0",))
 
@@ -99,7 +99,7 @@ def test_numbers_that_float32_rounds_much_are_said(tmp_path: Path, caplog: pytes
     rng = np.random.default_rng(0)
     columns = {
         "date": 20240100 + np.arange(1, 29),
-        "seconds": 1_700_000_000 + rng.integers(0, 3e7, 28),
+        "seconds": 1_700_000_000 + rng.integers(0, 30_000_000, 28),
         "measured": 100 + rng.normal(size=28),
     }
     lines = [
@@ -217,7 +217,7 @@ def test_numbers_that_are_infinite_in_float32_are_missing(tmp_path: Path) -> Non
         loaded(tmp_path, label="age", numeric=True)
 
 
-MISTAKES = {
+MISTAKES: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
     "no label column": ({}, {"label": "ill"}, "unknown column of config.data.label 'ill'"),
     "no label given": (
         {},

@@ -50,7 +50,9 @@ def test_the_moments_accountant_s_published_value() -> None:
         (Exposure("fixed", 8, 7), dp_accounting.GaussianDpEvent(1.0), NEIGHBOURS.REPLACE_ONE),
     ],
 )
-def test_it_is_the_library_s_own_answer(exposure: Exposure, event: dp_accounting.DpEvent, relation: NEIGHBOURS) -> None:
+def test_it_is_the_library_s_own_answer(
+    exposure: Exposure, event: dp_accounting.DpEvent, relation: dp_accounting.NeighboringRelation
+) -> None:
     # With sampling, the series of orders that are no whole numbers converge slowly.
     between = [1.25, 1.3, 1.35, 1.4, 1.5, 1.75] if isinstance(event, dp_accounting.GaussianDpEvent) else []
     accountant = dp_accounting.rdp.RdpAccountant([*between, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32], relation)

@@ -130,15 +130,15 @@ KEY = jax.random.key(1)
 @pytest.mark.parametrize("kind", ["label_flip", "backdoor"])
 @pytest.mark.parametrize("hostile", [True, False])
 def test_poisoned_batches_are_those_of_hostile_clients_alone(kind: str, hostile: bool) -> None:
-    images, labels = jnp.zeros((4, 8, 8, 1)), np.asarray([0, 1, 2, 2], np.int32)
+    images, labels = jnp.zeros((4, 8, 8, 1)), jnp.asarray([0, 1, 2, 2], jnp.int32)
     seen: list[Batch] = []
 
     def objective(variables: Any, batch: Batch, key: jax.Array, context: Context) -> Any:
         seen.append(batch)
 
     attack = Attack(ATTACKS[kind], (0,), 0.5, classes=3)
-    batch = Batch(images, labels, np.ones(4, np.float32))
-    poisoned(attack, objective, jnp.asarray(hostile))({}, batch._replace(extra_batch=batch), KEY, Context)
+    batch, context = Batch(images, labels, jnp.ones(4)), Context({}, {}, {}, jnp.int32(1))
+    poisoned(attack, objective, jnp.asarray(hostile))({}, batch._replace(extra_batch=batch), KEY, context)
     changed = {"label_flip": [2, 1, 0, 0], "backdoor": [0, 0, 2, 2]}[kind]
     assert isinstance(seen[0].extra_batch, Batch)
     for each in (seen[0], seen[0].extra_batch):
@@ -232,7 +232,7 @@ def test_clipping_works_for_every_method_and_cuts_a_client_without_numbers(name:
 def test_updates_of_norm_zero_do_not_lower_the_median_to_which_others_are_clipped(
     norms: list[float], factors: list[float]
 ) -> None:
-    sent = Message({"a": np.float32(norms)[:, None]}, {})
+    sent = Message({"a": np.array(norms, np.float32)[:, None]}, {})
     _, verdict = defend(shared_method("fedavg"), Defence(bound_of("median")), sent, jnp.ones(N))
     np.testing.assert_allclose(verdict.factor, factors, rtol=1e-6)
 
@@ -265,7 +265,8 @@ def test_what_makes_no_sense_is_refused_in_one_line(changes: dict[str, Any], mes
 @pytest.mark.slow
 def test_settings_that_a_rule_takes_change_what_it_gives() -> None:
     """And those that it does not take change nothing."""
-    updates, other = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32), {"radius": 0.1, "steps": 1}
+    updates = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    other: dict[str, Any] = {"radius": 0.1, "steps": 1}
     for name, rule in ROBUST.items():
         plain, _ = rule.apply(updates, None, RobustSettings())
         for key, value in other.items():

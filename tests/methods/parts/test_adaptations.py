@@ -60,6 +60,7 @@ def images() -> np.ndarray:
 @functools.cache
 def runner(how: AdaptationConfig, batch_size: int = 4, whole: bool = False) -> Any:
     chosen = adaptation_of(model(), how, None)
+    assert chosen is not None
     loop = masked_loop if whole else dynamic_loop
     return jax.jit(
         lambda v, rows, federation: adapt(
@@ -211,7 +212,7 @@ def test_t3as_directions_are_those_of_its_published_loop(seed: int, most: int) -
         own = sorted(own, key=lambda i: entropies(logits)[i])[: most or None]
         total = sum((features[i] / np.linalg.norm(features[i]) for i in own), np.zeros(5))
         wanted[:, label] = total / (np.linalg.norm(total) or 1)
-    got = class_directions(*(jnp.asarray(x, jnp.float32) for x in (features, logits, mask)), most)
+    got = class_directions(jnp.float32(features), jnp.float32(logits), jnp.float32(mask), most)
     np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
@@ -222,7 +223,7 @@ def test_t3a_replaces_the_last_layer_by_directions_of_columns_and_features() -> 
     last = {name: np.asarray(leaf, np.float64) for name, leaf in trained()["params"]["linear_2"].items()}
     supports = np.concatenate([last["kernel"].T, features])
     judged = np.concatenate([last["kernel"].T @ last["kernel"] + last["bias"], logits])
-    wanted = class_directions(*(jnp.asarray(x, jnp.float32) for x in (supports, judged, np.ones(len(judged)))), 3)
+    wanted = class_directions(jnp.float32(supports), jnp.float32(judged), jnp.ones(len(judged)), 3)
     np.testing.assert_allclose(after["params"]["linear_2"]["kernel"], wanted, atol=1e-5)
     assert not np.any(after["params"]["linear_2"]["bias"])
     chex.assert_trees_all_equal(after["params"]["linear_1"], trained()["params"]["linear_1"])
@@ -263,7 +264,7 @@ def test_an_adaptation_that_asks_for_labels_gets_zeros() -> None:
 @pytest.mark.slow
 def test_padding_does_not_move_the_centroids_that_label_for_shot() -> None:
     federation, rows = domain()
-    shot = adaptation_of(model(), FITTING["shot"], None)
+    shot: Any = adaptation_of(model(), FITTING["shot"], None)
     logits = model().apply(trained(), jnp.asarray(images(), jnp.float32), False, jax.random.key(0))[0].logits
     flat = flatten(trained())
     # Then all classes are predicted.
@@ -345,6 +346,7 @@ def test_a_network_whose_features_are_not_the_last_layers_input_is_refused() -> 
     silent = as_model(SilentNet(), IMAGE)
     federation, rows = domain()
     chosen = adaptation_of(silent, FITTING["t3a"], None)
+    assert chosen is not None
     how = {"batch_size": 4, "round_": jnp.int32(1), "key": jax.random.key(1), "repeat": dynamic_loop}
     with pytest.raises(UserError, match="features, and these are 0"):
         jax.eval_shape(lambda v: adapt(chosen, v, rows, federation=federation, **how), silent.init(jax.random.key(0)))

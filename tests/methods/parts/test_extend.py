@@ -1,5 +1,6 @@
 """Whatever is added to a method, the method itself sees its own parts and trains as before."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +70,7 @@ def test_what_is_added_to_a_message_reaches_the_aggregation_and_travels() -> Non
     assert bytes_of(sent) == bytes_of(sent.base) + 4
     messages = jax.tree.map(lambda leaf: jnp.stack([leaf] * CLIENTS), message)
     step, _ = method.aggregate(server, clients, messages, jnp.ones(CLIENTS))
-    assert jax.tree.structure(step) == jax.tree.structure(message.base)
+    chex.assert_trees_all_equal_structs(step, message.base)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -1,5 +1,7 @@
 """Which gradients stay: those that go the way of the reference, layer by layer."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +29,7 @@ def cosine(x: np.ndarray, y: np.ndarray) -> float:
     return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
 
 
-def aligned(gradient: object, reference: object, **chosen: object) -> tuple[dict, float]:
+def aligned(gradient: object, reference: object, **chosen: Any) -> tuple[dict, float]:
     transformation = align_with(optax.identity(), lambda context: context.sent, **chosen)
     context = Context(reference, (), {}, jnp.int32(0))
     updates, state = transformation.update(gradient, transformation.init(gradient), context=context)
@@ -95,7 +97,8 @@ class TorchAdam:
     """PyTorch's Adam with an L2 gradient, of one array: `step` is called only where there is a gradient."""
 
     def __init__(self, w: np.ndarray) -> None:
-        self.w, self.m, self.v, self.steps = np.asarray(w, np.float64), 0.0, 0.0, 0
+        self.w, self.steps = np.asarray(w, np.float64), 0
+        self.m = self.v = np.zeros_like(self.w)
 
     def step(self, g: np.ndarray) -> None:
         self.steps += 1
@@ -115,7 +118,7 @@ def test_what_a_dropped_gradient_is_to_the_optimiser(dropped: str) -> None:
     arrays, state, drops = {name: TorchAdam(w) for name, w in params.items()}, optimizer.init(params), 0
     for round_ in range(8):
         reference = draw(100 + round_)
-        gradient = {name: np.float32(rng.normal(size=shape)) for name, shape in SHAPES.items()}
+        gradient = {name: rng.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
         context = Context(reference, (), {}, jnp.int32(round_))
         updates, state = step(gradient, state, params, context=context)
         params = optax.apply_updates(params, updates)
@@ -129,7 +132,7 @@ def test_what_a_dropped_gradient_is_to_the_optimiser(dropped: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"sign": 0}, {"threshold": 1.5}])
-def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, float]) -> None:
+def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="expected") as error:
         align_with(optax.identity(), lambda context: context.sent, **wrong)
     assert "\n" not in str(error.value)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,7 @@ def probabilities_of(logits: Any) -> Any:
 
 def loop_labels(features: Any, logits: Any, threshold: int, passes: int) -> tuple[Any, float]:
     """The labels, and by how much the nearest centroid was nearer than the next at the closest decision."""
-    z = np.array([np.append(row, 1) / np.linalg.norm(np.append(row, 1)) for row in np.float64(features)])
+    z = np.array([np.append(row, 1) / np.linalg.norm(np.append(row, 1)) for row in np.asarray(features, np.float64)])
     assignment, margin = probabilities_of(logits), np.inf
     counts = [np.sum(assignment.argmax(axis=1) == k) for k in range(CLASSES)]
     allowed = [k for k in range(CLASSES) if counts[k] > threshold] or [k for k in range(CLASSES) if counts[k]]
@@ -77,7 +78,7 @@ def test_neither_order_nor_padding_matters(seed: int, junk: float) -> None:
     _, margin = loop_labels(features, logits, 1, 2)
     order = np.random.default_rng(seed).permutation(N + 3)
     padded = [np.concatenate([one, np.full((3, one.shape[1]), junk, np.float32)])[order] for one in (features, logits)]
-    guess = LABELS(*padded, np.float32(np.arange(N + 3) < N)[order], threshold=1)
+    guess = LABELS(*padded, (np.arange(N + 3) < N)[order].astype(np.float32), threshold=1)
     back = np.argsort(order)[:N]
     alone = LABELS(features, logits, np.ones(N, np.float32), threshold=1)
     if margin > 1e-5:
@@ -153,7 +154,7 @@ def test_good_features_mend_bad_predictions() -> None:
     features = (np.eye(2)[truth] * 4 - 2 + 0.1 * rng.normal(size=(20, 2))).astype(np.float32)
     predicted = np.where(np.isin(np.arange(20), [0, 1, 12]), 1 - truth, truth)
     logits = np.eye(2, dtype=np.float32)[predicted] * 2
-    np.testing.assert_array_equal(argmax_labels(logits).labels, predicted)
+    np.testing.assert_array_equal(argmax_labels(jnp.asarray(logits)).labels, predicted)
     guess = LABELS(features, logits)
     np.testing.assert_array_equal(guess.labels, truth)
     assert np.all((guess.confidence < 0.5) == (predicted != truth))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fdgjax.config import make_config, read_config
+from fdgjax.contract import Variables
 from fdgjax.data.sources.domains import Domains
 from fdgjax.experiments import fit_model
 from fdgjax.methods import METHODS
@@ -126,7 +127,7 @@ def test_what_a_start_needs_follows_from_the_weights_whoever_names_them(name: st
     assert all(getattr(read_config(config).method, key) == by.scratch for key, by in open_.items())
 
 
-def predicted(name: str, federation: Any, plan: Any) -> np.ndarray:
+def predicted(name: str, federation: Any, plan: Any) -> Variables:
     """What predicts for the first client after three rounds, on a model without BatchNorm."""
     method = build(name, federation)
     state = make_case(method, federation, plan).advance(3)

@@ -77,14 +77,14 @@ def test_every_number_of_the_file_is_in_one_variable(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
-def test_other_precisions_become_single(dtype: type, tmp_path: Path) -> None:
+def test_other_precisions_become_single(dtype: type[np.generic], tmp_path: Path) -> None:
     tensors = {name: value.astype(dtype) for name, value in FILES["resnet18_imagenet"]().items()}
     found = loaded("resnet18_imagenet", tensors, tmp_path)
     assert {leaf.dtype for leaf in found.values()} == {np.dtype(np.float32)}
     np.testing.assert_array_equal(found["params/head/bias"], tensors["fc.bias"].astype(np.float32))
 
 
-PLACES = {
+PLACES: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {
     "resnet18_imagenet": [
         ("batch_stats/stem/bn/var", "bn1.running_var", ()),
         ("params/stage_3_block_2/unit_1/bn/scale", "layer3.1.bn1.weight", ()),

@@ -30,7 +30,7 @@ CONTENT = save(FILES[NETWORK]())
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """A hub that has the file, whose checksum is the known one, and an empty cache."""
     known = Hosted(NETWORK, REVISION, hashlib.sha256(CONTENT).hexdigest(), "")
-    monkeypatch.setattr(hosted_weights, "HOSTED", HOSTED | {NAME: known})  # type: ignore[operator]
+    monkeypatch.setattr(hosted_weights, "HOSTED", {**HOSTED, NAME: known})
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     with serving() as made:

@@ -87,7 +87,7 @@ def test_a_file_of_todays_pytorch_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [written, archived])
 @pytest.mark.parametrize(("kind", "dtype"), [("Half", np.float16), ("BFloat16", ml_dtypes.bfloat16)])
-def test_short_numbers(kind: str, dtype: type, write: Callable[..., Path], tmp_path: Path) -> None:
+def test_short_numbers(kind: str, dtype: type[np.generic], write: Callable[..., Path], tmp_path: Path) -> None:
     state, numbers = state_of((2, 3), (3, 1), offset=1, kind=kind), NUMBERS.astype(dtype)
     found = read_torch_file(write(tmp_path / "w.pth", state, {"0": numbers}))["w"]
     assert found.dtype == dtype

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import chex
 import jax
@@ -15,7 +16,7 @@ import pytest
 import tensorstore
 
 from fdgjax.contract import PyTree
-from fdgjax.run.records import History, newest_checkpoint, open_checkpoints
+from fdgjax.run.records import Checkpoint, History, newest_checkpoint, open_checkpoints
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
 from tests.earlier import write_earlier_checksums
@@ -42,12 +43,12 @@ def save(path: Path, *rounds: int) -> Path:
     return path
 
 
-def restored(path: Path, warn: Callable[[str], None]) -> tuple[PyTree, History] | None:
+def restored(path: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     with contextlib.closing(open_checkpoints(path, warn)) as checkpoints:
         return checkpoints.restore(LIKE)
 
 
-def is_of_round(found: tuple[PyTree, History] | None, round_: int) -> None:
+def is_of_round(found: Checkpoint | None, round_: int) -> None:
     assert found is not None
     chex.assert_trees_all_equal(found[0], state(round_))
     assert found[1] == history(round_)
@@ -212,7 +213,8 @@ def test_a_disk_that_refuses_is_one_line(
 
 def end_write_after_its_loop() -> None:
     """One of TensorStore's writes that ends once the event loop that waits for it is closed."""
-    promise, future = tensorstore.Promise.new()
+    pair: Any = tensorstore.Promise.new()
+    promise, future = pair
 
     async def wait() -> None:
         await future
