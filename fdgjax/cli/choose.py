@@ -47,6 +47,9 @@ from fdgjax.sweeps.work import Sweep, begin, stopped_sweep, unfinished, work_on_
 from fdgjax.utils.command import command, positive_number, with_words
 from fdgjax.utils.errors import UserError, printable
 
+LEFT_TO_OTHERS = -1
+"""Instead of an exit status: this share is done, and others have runs left; the last of them chooses, and trains."""
+
 
 def parser() -> argparse.ArgumentParser:
     """The options of a choice."""
@@ -85,8 +88,8 @@ def main(argv: Sequence[str]) -> int:
     """Chooses.
 
     Returns:
-      The exit status: 0 when the choice is made, 1 when runs are left or none succeeded, 2 for a mistake in the input,
-      128 + signal number when stopped by one, and 3 when time ran out.
+      The exit status: 0 when the choice is made or runs are left to other shares alone, 1 when others are left or none
+      succeeded, 2 for a mistake in the input, 128 + signal number when stopped by one, and 3 when time ran out.
     """
     args = parser().parse_args([word for word in argv[1:] if not is_override(word)])
     words = [*overrides_in(argv[1:]), *single_values(args.set)]
@@ -98,6 +101,8 @@ def main(argv: Sequence[str]) -> int:
     sweep, begun = asked.sweep, time.monotonic()
     job = Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, asked))
     status = conduct(job, args, ["choose", *argv[1:]])
+    if status == LEFT_TO_OTHERS:
+        return 0
     if status or not args.train or args.worker:
         return status
     last = training(asked)
@@ -155,7 +160,7 @@ def figure_of(args: argparse.Namespace, config: ConfigDict) -> str:
 
 
 def end(asked: Asked, console: Console, stopped: bool) -> int:
-    """Writes the choice and prints it. Returns the exit status.
+    """Writes the choice and prints it. Returns the exit status, or `LEFT_TO_OTHERS`.
 
     Raises:
       Interrupted: stopped before all was done.
@@ -167,7 +172,7 @@ def end(asked: Asked, console: Console, stopped: bool) -> int:
     if left:
         names = ", ".join(cell.name for cell in left)
         console.say(f"{len(left)} runs are left to other shares or processes: {names}; then the same command chooses")
-        return 1
+        return 1 if unfinished(sweep) else LEFT_TO_OTHERS
     choice = read_choice(asked.choosing, sweep.shown, args.out, args.figure, args.by, asked.commands)
     if choice is None:
         console.say(no_choice(sweep.shown, args.out))

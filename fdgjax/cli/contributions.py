@@ -67,8 +67,8 @@ def main(argv: Sequence[str]) -> int:
     """Measures the contributions.
 
     Returns:
-      The exit status: 0 when they are measured, 1 when runs are left or failed, 2 for a mistake in the input, 128 +
-      signal number when stopped by one, and 3 when time ran out.
+      The exit status: 0 when they are measured or runs are left to other shares alone, 1 when others are left or some
+      failed, 2 for a mistake in the input, 128 + signal number when stopped by one, and 3 when time ran out.
     """
     args, rest = parser().parse_known_args(argv[1:])
     if others := [word for word in rest if not is_override(word)]:
@@ -107,7 +107,7 @@ def end(game: Coalitions, sweep: Sweep, console: Console, stopped: bool) -> int:
     if left or failed:
         names = ", ".join([*failed, *(cell.name for cell in left)])
         console.say(f"{len(failed)} runs failed, {len(left)} are left: {names}; the same command goes on")
-        return 1
+        return 1 if failed or unfinished(sweep) else 0
     found = as_json(read_contributions(game, sweep.out))
     text = contributions_markdown(found)
     write_checked_json(sweep.out / "contributions.json", found)

@@ -42,6 +42,7 @@ from fdgjax.inference.new_samples import NewSamples, samples_at
 from fdgjax.inference.predictor import Predictor, described, open_predictor
 from fdgjax.inference.program_use import SAMPLES
 from fdgjax.inference.safeguards import COVERAGE
+from fdgjax.run.records import Workdir
 from fdgjax.utils.command import command, whole_number
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import csv_text, write_text
@@ -185,9 +186,11 @@ def set_quantile(predictor: Predictor, args: argparse.Namespace) -> float | None
             f"--coverage got {args.coverage:g}; this export has sets for {known}; expected one of these, or the run"
         )
     if found is None:
+        of_run = "--coverage measures it on the run's data"
+        of_export = "an export has sets if it is made with fdgjax export --guarded"
         LOGGER.warning(
-            f"{args.run} keeps nothing to compute sets and distances from for this model: they are left out"
-            + ("; --coverage measures it on the run's data" if "set_quantiles" not in predictor.facts else "")
+            f"{args.run} keeps nothing to compute sets and distances from for this model: they are left out; "
+            + (of_run if Workdir(args.run).config.is_file() else of_export)
         )
     return found
 

@@ -1,6 +1,6 @@
 """An experiment as data: the typed config, its command-line parsing, presets and checks."""
 
-from fdgjax.config.make import completed, from_plain, make_config, read_config, resolved
+from fdgjax.config.make import changed_keys, completed, from_plain, make_config, read_config, resolved
 from fdgjax.config.schema import (
     INCIDENTAL,
     AttackConfig,
@@ -22,6 +22,7 @@ __all__ = [
     "DataConfig",
     "DefenceConfig",
     "ModelConfig",
+    "changed_keys",
     "completed",
     "experiment_identity",
     "for_seed",

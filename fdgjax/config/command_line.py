@@ -13,8 +13,8 @@ from absl import flags
 from flax.traverse_util import flatten_dict
 from ml_collections import ConfigDict, config_flags
 
-from fdgjax.config.make import make_config, read_config
-from fdgjax.config.schema import Config, experiment_identity, seeds_of, to_plain
+from fdgjax.config.make import changed_keys, make_config, read_config
+from fdgjax.config.schema import Config, seeds_of
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import UserError, kind_and_reason, reason_of, unknown, users_program
@@ -272,12 +272,7 @@ def leaves(config: ConfigDict) -> dict[str, Any]:
 def default_workdir(config: Config) -> str:
     """`runs/METHOD-DATASET-TARGET-sSEED-HASH`, unique to the experiment; with several seeds `sFIRST-LAST`. The hash is
     of the keys that are not at their defaults, so that a key that is added to the package changes no folder."""
-    own, default = (
-        flatten_dict(experiment_identity(to_plain(one)), sep=".")
-        for one in (config, Config(method=type(config.method)(name=config.method.name)))
-    )
-    content = json.dumps({key: value for key, value in own.items() if value != default[key]}, sort_keys=True)
-    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(json.dumps(changed_keys(config), sort_keys=True).encode()).hexdigest()[:8]
     seeds = seeds_of(config)
     named = f"s{seeds[0]}" if len(seeds) == 1 else f"s{seeds[0]}-{seeds[-1]}"
     target = config.data.target or ("first" if PROTOCOLS[config.data.protocol].unseen else config.data.protocol)

@@ -9,7 +9,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from fdgjax.config.checks import check_config, unused
 from fdgjax.config.presets import PRESETS, dataset_of
-from fdgjax.config.schema import Config
+from fdgjax.config.schema import Config, experiment_identity, to_plain
 from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
@@ -80,6 +80,16 @@ def typed(plain: Mapping[str, Any]) -> Config:
     sections = {name: section(**plain[name]) for name, section in SECTIONS.items()}
     method = METHODS[plain["method"]["name"]].hyper(**plain["method"])
     return Config(**{**plain, **sections, "method": method})
+
+
+def changed_keys(config: Config) -> dict[str, Any]:
+    """The keys of an experiment that are not at their defaults, in the form `data.target`, with their values: a key
+    that is added to the package changes nothing here."""
+    own, default = (
+        flatten_dict(experiment_identity(to_plain(one)), sep=".")
+        for one in (config, Config(method=type(config.method)(name=config.method.name)))
+    )
+    return {key: value for key, value in own.items() if value != default[key]}
 
 
 def completed(plain: Mapping[str, Any]) -> dict[str, Any]:

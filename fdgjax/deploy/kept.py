@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fdgjax.config import experiment_identity, to_plain
+from fdgjax.config import changed_keys, experiment_identity, to_plain
 from fdgjax.contract import PyTree
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.sources.array_files import DAMAGED
@@ -23,12 +23,22 @@ from fdgjax.utils.variables import flatten
 
 
 def state_file(settings: NodeSettings, terms: Terms) -> Path:
-    """The file of this experiment's state; an experiment with other terms has another file."""
-    plain = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
-    identity = (plain, *federation_facts(terms).values())
+    """The file of this experiment's state; an experiment with other terms has another file. Its folder is named after
+    the keys that are not at their defaults, so that a key that is added to the package changes no name; before, it was
+    after all keys, and a folder of that name is used where there is one."""
+    every = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
+    changed = {"method": terms.config.method.name, **changed_keys(terms.config), "rounds": 0}
+    before, now = (
+        settings.states / f"{digest_of(named, terms)}-client{settings.client}"
+        for named in (every, dict(sorted(changed.items())))
+    )
+    return (before if before.is_dir() else now) / "state.npz"
+
+
+def digest_of(keys: Mapping[str, Any], terms: Terms) -> str:
+    """A digest of these keys of the config and of what else the parties agreed on."""
     encoding = "" if terms.encoding is None else repr(encoding_to_plain(terms.encoding))
-    digest = hashlib.sha256(repr((*identity, encoding)).encode()).hexdigest()[:16]
-    return settings.states / f"{digest}-client{settings.client}" / "state.npz"
+    return hashlib.sha256(repr((keys, *federation_facts(terms).values(), encoding)).encode()).hexdigest()[:16]
 
 
 def refuse_older(file: Path, client: int, round_: int, run: str) -> None:

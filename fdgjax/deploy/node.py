@@ -185,6 +185,7 @@ def row_after(node: Node, accepted: int, kept: NodeState | None) -> Leaves:
     raise UserError(
         f"client {node.client} has kept its state after {has}, and the server has that of round {accepted + 1}; "
         "expected the same; restore the node's folder of states, or start the node with fresh=true to begin anew"
+        + ("" if kept else "; a run that an earlier version of fdgjax began may need that version")
     )
 
 

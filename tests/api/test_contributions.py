@@ -14,7 +14,7 @@ import fdgjax
 from fdgjax.api.contributions import as_json, mean_and_error, read_contributions, train_coalitions
 from fdgjax.api.results import Result
 from fdgjax.api.trainer import lending
-from fdgjax.cli.contributions import main
+from fdgjax.cli.contributions import config_of, main, parser
 from fdgjax.cli.export import main as export
 from fdgjax.config import make_config
 from fdgjax.evaluation.shapley import all_coalitions, shapley_values
@@ -22,7 +22,8 @@ from fdgjax.inference.excluded_domains import excluded_accuracies
 from fdgjax.report.contributions import contributions_markdown, contributions_picture
 from fdgjax.run.records import Workdir, write_summary
 from fdgjax.sweeps.cells import Cell
-from fdgjax.sweeps.coalitions import Coalitions, coalition_name, drawn_orders
+from fdgjax.sweeps.coalitions import Coalitions, coalition_name, coalitions_of, drawn_orders
+from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import sha256, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.runs import perceptron
@@ -155,6 +156,20 @@ def test_another_experiments_folder_is_refused_and_what_is_kept_is_of_the_summar
     assert "; domains: `a`, `e`.\n" in (tmp_path / "model/README.md").read_text(), "b was excluded"
     alone = accuracies(trained(drawn("abe"), data__excluded="b"), "b", 0)[0]
     assert absent(longer) == {"0": {"b": pytest.approx(alone)}}
+
+
+def test_a_share_that_is_done_succeeds_though_others_have_runs_left(tmp_path: Path) -> None:
+    words = ["contributions", "--config=fedavg", "--config.data.excluded=r0,r15", "--out", str(tmp_path), "--shard=2/3"]
+    config = config_of(parser().parse_known_args(words[1:])[0], ["data.excluded=r0,r15"])
+    own = [cell.name for cell in coalitions_of(config, 0).cells.values()][1::3]
+    for name in own:
+        (tmp_path / name).mkdir()
+        write_checked_json(tmp_path / name / "summary.json", {"seed": 0})
+    assert main(words) == 0
+    assert not (tmp_path / "contributions.md").exists()
+    (tmp_path / own[0] / "summary.json").unlink()
+    with hold(tmp_path, own[0]):
+        assert main(words) == 1, "another process holds a run of this share"
 
 
 def test_domains_of_one_folders_name_are_refused(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_a_key_that_is_added_to_the_package_changes_no_default_folder(monkeypatc
     def with_another(config: Config) -> dict[str, Any]:
         return plain(config) | {"new_key": 3}
 
-    monkeypatch.setattr("fdgjax.config.command_line.to_plain", with_another)
+    monkeypatch.setattr("fdgjax.config.make.to_plain", with_another)
     assert default_workdir(parsed(CONFIG, "--config.rounds=7")[0]) == before
 
 

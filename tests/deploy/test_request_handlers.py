@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -20,14 +21,14 @@ from safetensors.numpy import load_file
 from fdgjax.cli.export import main as export
 from fdgjax.cli.flower import main as flower
 from fdgjax.cli.predict import main as predict
-from fdgjax.config import make_config, read_config
+from fdgjax.config import Config, experiment_identity, make_config, read_config, to_plain
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.audit import LOST, UNCHANGED, read_log
 from fdgjax.deploy.audit import compare as compare_logs
 from fdgjax.deploy.contents import KINDS, contents_of
 from fdgjax.deploy.folder import open_folder
 from fdgjax.deploy.image_folder import decoded_folder, files_of
-from fdgjax.deploy.kept import read_kept, write_kept
+from fdgjax.deploy.kept import read_kept, state_file, write_kept
 from fdgjax.deploy.message_log import MESSAGES, Audited
 from fdgjax.deploy.node import Node, NodeState
 from fdgjax.deploy.node_settings import NodeSettings
@@ -238,6 +239,48 @@ def test_the_terms_of_an_earlier_version_get_the_defaults_of_later_keys(trial: T
     # Parties that train together have one version.
     with pytest.raises(UserError):
         from_words(json.dumps(words))
+
+
+def test_a_key_that_is_added_to_the_package_changes_no_name_of_a_nodes_state(
+    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = node_settings(trial, tmp_path)[0]
+    before, config, plain = state_file(own, trial.terms), trial.terms.config, to_plain
+    longer = dataclasses.replace(config, rounds=config.rounds + 1)
+    assert state_file(own, trial.terms._replace(config=longer)) == before, "more rounds are the same experiment"
+    others = [
+        trial.terms._replace(config=dataclasses.replace(config, **change))
+        for change in (
+            {"seed": config.seed + 1},
+            {"method": dataclasses.replace(config.method, client_learning_rate=0.3)},
+            {"method": make_typed("fedprox").method},
+            {"method": make_typed("moon").method},
+        )
+    ]
+    assert len({before, *(state_file(own, other) for other in others)}) == 5
+
+    def with_another(config: Config) -> dict[str, Any]:
+        return plain(config) | {"new_key": 3}
+
+    monkeypatch.setattr("fdgjax.config.make.to_plain", with_another)
+    monkeypatch.setattr("fdgjax.deploy.kept.to_plain", with_another)
+    assert state_file(own, trial.terms) == before
+
+
+def make_typed(method: str) -> Config:
+    """The config of a method with all its defaults."""
+    return read_config(make_config(method))
+
+
+def test_a_state_that_was_named_after_all_keys_is_still_found(trial: Trial, tmp_path: Path) -> None:
+    own = node_settings(trial, tmp_path)[0]
+    keys = {**experiment_identity(to_plain(trial.terms.config)), "rounds": 0}
+    facts = (keys, trial.terms.class_names, trial.terms.sample_shape, trial.terms.clients, (), None, "")
+    earlier = own.states / f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}-client{own.client}"
+    now = state_file(own, trial.terms)
+    assert now.parent != earlier
+    earlier.mkdir(parents=True)
+    assert state_file(own, trial.terms) == earlier / now.name
 
 
 def test_terms_travel_as_words(trial: Trial) -> None:

@@ -65,11 +65,18 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_an_export_predicts_what_the_run_predicts(
-    trained: Path, exported: Path, files: list[Path], capsys: pytest.CaptureFixture[str]
+    trained: Path,
+    exported: Path,
+    files: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert predict.main(["predict", str(trained), *map(str, files), "--client", "1"]) == 0
     expected = capsys.readouterr().out
+    assert "they are left out; --coverage measures it on the run's data" in caplog.text
+    caplog.clear()
     assert predict.main(["predict", str(exported), *map(str, files)]) == 0
+    assert "they are left out; an export has sets if it is made with fdgjax export --guarded" in caplog.text
     found = capsys.readouterr().out
     np.testing.assert_allclose(table(found), table(expected), atol=2e-6)
     assert found.splitlines()[0] == expected.splitlines()[0]

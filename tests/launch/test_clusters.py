@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 from fdgjax.sweeps.options import add_options
 from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.sweeps.share import Share, share_of
+from launch.submitit import SHARED
 from tests.runs import ROOT
 from tests.sweeps.test_share import array
 
@@ -105,3 +107,13 @@ def test_the_image_copies_what_there_is() -> None:
     copied = [word for line in re.findall(r"^COPY (.*)$", text, re.MULTILINE) for word in line.split()[:-1]]
     assert {"pyproject.toml", "constraints.txt", "fdgjax"} <= set(copied)
     assert all((ROOT / word).exists() for word in copied)
+
+
+def test_the_image_has_what_the_shared_commands_need() -> None:
+    (extras,) = re.findall(r"'/fdgjax\[([^]]*)\]'", (LAUNCH / "Dockerfile").read_text())
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras.split(",")) <= set(known)
+    # Of the modules of these commands, those that the calls of `check_library` name last.
+    sources = [(ROOT / "fdgjax/cli" / f"{name}.py").read_text() for name in SHARED]
+    needed = {extra for text in sources for extra in re.findall(r'check_library\(.*, "(\w+)"\)', text)}
+    assert {"report", "search"} <= needed <= set(extras.split(","))

@@ -17,7 +17,7 @@ from fdgjax.report.choices import choice_tables
 from fdgjax.sweeps.choice import AS_FAST, cheapest, no_choice, not_behind, read_choice
 from fdgjax.sweeps.choice_record import Judged
 from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config
-from fdgjax.sweeps.status import note_failure
+from fdgjax.sweeps.status import hold, note_failure
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.errors import UserError
 
@@ -280,6 +280,23 @@ def test_a_dry_run_lists_the_runs_and_leaves_no_folder(tmp_path: Path, capsys: p
     ]
     assert "10 left to train, 30 seeds in all" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_share_that_is_done_succeeds_and_the_last_one_chooses(tmp_path: Path) -> None:
+    """A scheduler takes another status as a failure, which a task that waits for no one's runs has not had."""
+    names = [f"{method}-{domain}" for method in ("fedavg", "local") for domain in DOMAINS]
+    words = ["--methods", "fedavg,local", "--config.data.target=r45", "--seeds", "1", "--shard"]
+    for name in names[::2]:
+        finished(tmp_path, name, [0.5])
+    assert main(command(tmp_path, *words, "1/2", "--train")) == 0
+    assert not (tmp_path / "choice.json").exists()
+    for name in names[3::2]:
+        finished(tmp_path, name, [0.5])
+    with hold(tmp_path, names[1]):
+        assert main(command(tmp_path, *words, "2/2")) == 1, "another process holds a run of this share"
+    finished(tmp_path, names[1], [0.5])
+    assert main(command(tmp_path, *words, "2/2")) == 0
+    assert (tmp_path / "choice.json").exists()
 
 
 @pytest.mark.slow
