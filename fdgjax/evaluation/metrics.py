@@ -135,8 +135,10 @@ def last_evaluated(records: Sequence[Record]) -> Record:
 
 
 def figures(metrics: Metrics) -> dict[str, Any]:
-    """The figures that are not None, by name, as records and summaries hold them."""
-    return {name: value for name, value in metrics._asdict().items() if value is not None}
+    """The figures that are not None, by name, as records and summaries hold them. One that has a number that is not
+    finite, as a loss of NaN predictions, is left out, since JSON cannot represent it."""
+    held = {name: value for name, value in metrics._asdict().items() if value is not None}
+    return {name: value for name, value in held.items() if np.isfinite(jax.tree.leaves(value)).all()}
 
 
 def mean_accuracy(counts: Tally) -> float | None:

@@ -1,6 +1,7 @@
 """Counts and figures against plain NumPy over all samples; batches and padding do not matter."""
 
 import functools
+import json
 from typing import Any, NamedTuple
 
 import chex
@@ -321,6 +322,8 @@ def test_predictions_that_are_nan_are_wrong_whatever_the_label() -> None:
         broken = state._replace(server=state.server._replace(variables=nothing))
         got = measure(jax.device_get(evaluation("fedavg", 4, ONE_BY_ONE)(broken, labelled)), NAMES)
         assert (got.ood_accuracy, got.id_accuracy) == (0, 0)
+        assert "ood_accuracy" in json.loads(json.dumps(figures(got), allow_nan=False))
+        assert not {"id_loss", "ood_loss"} & set(figures(got))
 
 
 @pytest.mark.slow
