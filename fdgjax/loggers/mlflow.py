@@ -91,8 +91,9 @@ def experiment_of(client: Any) -> str:
 
 
 def allowed(name: str) -> str:
-    """The name, reduced to the characters and the length that MLflow accepts."""
-    return re.sub(r"[^\w\-. /]", "_", name)[:LONGEST]
+    """The name in the characters and the length that MLflow accepts; for another character stands its code, as 3c for
+    <, since two names must not become one."""
+    return re.sub(r"[^\w\-. /]", lambda found: f"_{ord(found[0]):x}_", name)[:LONGEST]
 
 
 ENTRY = Logger("mlflow", "MLflow's records", "mlflow", open_mlflow)

@@ -28,7 +28,7 @@ def opened(folder: Path, records: Sequence[Mapping[str, Any]], warn: Callable[[s
 def test_every_number_is_there_under_its_name_at_its_round(tmp_path: Path) -> None:
     before: list[dict[str, Any]] = [{"round": 1, "loss": 1.5}, {"round": 2}]
     log = opened(tmp_path, before, pytest.fail)
-    log.write({"round": 3, "loss": 0.5, "weights": [0.25, 0.75], "domains": {"r0": 1}, "name": "x"})
+    log.write({"round": 3, "loss": 0.5, "weights": [0.25, 0.75], "domains": {"<65 ä": 1, ">65 ä": 2}, "name": "x"})
     log.close()
     found = list(events(tmp_path / "tensorboard"))
     assert (found[1].step, found[1].session_log.status) == (1, SessionLog.START)
@@ -41,7 +41,8 @@ def test_every_number_is_there_under_its_name_at_its_round(tmp_path: Path) -> No
         ("loss", 3): 0.5,
         ("weights/0", 3): 0.25,
         ("weights/1", 3): 0.75,
-        ("domains/r0", 3): 1,
+        ("domains/<65 ä", 3): 1,
+        ("domains/>65 ä", 3): 2,
     }
 
 

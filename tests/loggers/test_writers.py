@@ -95,12 +95,12 @@ def test_two_runs_may_make_mlflows_experiment_at_once_and_a_moved_folder_keeps_i
 def test_what_mlflow_is_told_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, store = fake_mlflow(monkeypatch)
     log = open_loggers(loggers_of("mlflow"), RunInfo(tmp_path, CONFIG, 0), [], pytest.fail)
-    log.write({"round": 1, "accuracy": {"a|b é": 0.5}, "many": [0.0] * 1500})
+    log.write({"round": 1, "accuracy": {"a|b é": 0.5, "a<b é": 0.25}, "many": [0.0] * 1500})
     log.close()
     assert store["parameters"]["run0"] == {key: str(value) for key, value in flatten_dict(CONFIG, sep=".").items()}
     assert store["status"]["run0"] == "KILLED"
     first, second = runs["run0"]
-    assert first[1]["accuracy/a_b é"] == 0.5
+    assert (first[1]["accuracy/a_7c_b é"], first[1]["accuracy/a_3c_b é"]) == (0.5, 0.25)
     # A round is noted as whole once all its numbers are there.
     assert ["round" in values for _, values in (first, second)] == [False, True]
     trained(loggers_of("mlflow"), tmp_path, 1, ROUNDS, pytest.fail)
