@@ -14,8 +14,8 @@ import numpy as np
 from fdgjax.contract import Method, PyTree
 from fdgjax.data.federation import Federation, pad_rows
 from fdgjax.data.sources.domains import Domains
+from fdgjax.deploy.leaves import Leaves, by_path
 from fdgjax.deploy.own_samples import OwnParts
-from fdgjax.deploy.placement import Leaves, by_path
 from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, federation_of
 from fdgjax.engine.round import State
 from fdgjax.evaluation.evaluating import of_representations

@@ -18,7 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Rec
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from fdgjax.deploy.placement import Leaves
+from fdgjax.deploy.leaves import Leaves
 from fdgjax.deploy.rounds import Say
 from fdgjax.deploy.waiting import pause
 from fdgjax.deploy.wire import Reply, Request

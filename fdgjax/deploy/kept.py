@@ -13,6 +13,7 @@ from fdgjax.config import changed_keys, experiment_identity, to_plain
 from fdgjax.contract import PyTree
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.sources.array_files import DAMAGED
+from fdgjax.deploy.leaves import prefixed, without_prefix
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.terms import Terms, federation_facts, to_words
@@ -70,10 +71,7 @@ def read_kept(file: Path) -> NodeState | None:
         ) from error
     accepted, trained = (int(number) for number in arrays.pop("rounds"))
     run = str(arrays.pop("run", ""))
-    before, after = (
-        {key.removeprefix(side): leaf for key, leaf in arrays.items() if key.startswith(side)}
-        for side in ("before", "after")
-    )
+    before, after = (without_prefix(side, arrays) for side in ("before", "after"))
     return NodeState(accepted, before, trained, after, run)
 
 
@@ -81,8 +79,7 @@ def write_kept(file: Path, kept: NodeState) -> None:
     """Writes what the node keeps, atomically and with the checksums of the zip format."""
     make_folder(file.parent)
     encoded = io.BytesIO()
-    sides: dict[str, Any] = {f"before{path}": leaf for path, leaf in kept.before.items()}
-    sides |= {f"after{path}": leaf for path, leaf in kept.after.items()}
+    sides = prefixed("before", kept.before) | prefixed("after", kept.after)
     np.savez(
         encoded, allow_pickle=False, rounds=np.array([kept.accepted, kept.trained]), run=np.array(kept.run), **sides
     )

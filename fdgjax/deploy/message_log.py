@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.deploy.placement import Leaves
+from fdgjax.deploy.leaves import Leaves
 from fdgjax.deploy.wire import Reply, Request, Transport, payload
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder

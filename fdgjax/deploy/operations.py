@@ -10,7 +10,7 @@ from pathlib import Path
 from fdgjax.config import Config
 from fdgjax.deploy.app import ServerSettings
 from fdgjax.deploy.contents import FACTS, LEFT_OUT, Contents, contents_of
-from fdgjax.deploy.placement import Leaves
+from fdgjax.deploy.leaves import Leaves
 from fdgjax.deploy.service_files import (
     KEYS,
     NODE_PORT,

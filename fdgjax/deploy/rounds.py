@@ -12,7 +12,7 @@ from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.deploy.delivery import deliver
 from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, name_of, open_folder, write_records, write_result
-from fdgjax.deploy.node import checked_leaves
+from fdgjax.deploy.leaves import checked_leaves
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
 from fdgjax.deploy.requests import requests_of
 from fdgjax.deploy.server import DeployedRound, DeployedState, Sending, ServerPrograms, begin_round, finish_round

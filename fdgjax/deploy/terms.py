@@ -4,7 +4,6 @@ import json
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.config import Config, completed, experiment_identity, from_plain, to_plain
@@ -278,11 +277,6 @@ def federation_of(
         server=no_row if alone or not count else Rows(on_device(row), on_device([count])),
         encoding=terms.used_encoding,
     )
-
-
-def zeros(leaf: Any) -> jax.Array:
-    """Zeros of an array's shape and type."""
-    return jnp.zeros(leaf.shape, leaf.dtype)
 
 
 def first_row(rows: PyTree, client: int) -> PyTree:

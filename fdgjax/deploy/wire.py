@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fdgjax.deploy.placement import Leaves
+from fdgjax.deploy.leaves import Leaves
 
 Fact = str | int | float
 OWN, UNSEEN = "own", "unseen"

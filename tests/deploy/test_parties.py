@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import PyTree
+from fdgjax.deploy.leaves import by_path
 from fdgjax.deploy.node import NEVER, NodeState, model_of, row_after
-from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.requests import sent_to
 from fdgjax.deploy.server import begin_round
 from fdgjax.deploy.wire import payload
@@ -61,7 +61,7 @@ def note(figures: dict[str, str | float]) -> None:
 def test_every_method_ends_with_the_simulations_numbers(name: str) -> None:
     those = parties(name)
     check_method(name, those)
-    local = [path for path in by_path(those.server.rows_like) if ".local" in path]
+    local = [path for path in by_path(those.server.shapes.context.client) if ".local" in path]
     assert not those.server.placement.server.intersection(local)
     sent, message = those.server.shapes.sent, those.server.shapes.message
     shapes = traffic(those.case.method, those.case.federation)

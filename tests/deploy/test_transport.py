@@ -22,7 +22,7 @@ from fdgjax.deploy.flower_transport import (
     to_content,
     to_record,
 )
-from fdgjax.deploy.placement import Leaves
+from fdgjax.deploy.leaves import Leaves
 from fdgjax.deploy.wire import Reply, Request, payload
 from fdgjax.utils.errors import UserError
 

@@ -18,9 +18,9 @@ from fdgjax.data.columns import Column
 from fdgjax.data.federation import Rows, on_device
 from fdgjax.deploy.folder import STATES
 from fdgjax.deploy.kept import read_kept, state_file
+from fdgjax.deploy.leaves import by_path
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.node_settings import NodeSettings
-from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.server import DeployedState, ServerPrograms, make_server
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words
 from fdgjax.engine import State
