@@ -17,11 +17,10 @@ import jax
 import numpy as np
 
 from fdgjax.config.privacy import Protection
-from fdgjax.data.sources.domains import Domains
 from fdgjax.deploy.evaluated_rounds import COUNTED, domain_names
 from fdgjax.deploy.evaluation import has_predictions
 from fdgjax.deploy.server import ServerPrograms
-from fdgjax.deploy.terms import Terms, agree, federation_facts, federation_of, no_samples
+from fdgjax.deploy.terms import Terms, agree, as_data, federation_facts, federation_of, no_samples
 from fdgjax.engine.round import init_state, run_round
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import bytes_per_round, method_facts, model_config, model_facts
@@ -173,8 +172,7 @@ def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any
     """The entries of the summary that are no figures, as far as a server knows them."""
     agreed = server.agreed
     terms, config = agreed.terms, agreed.terms.config
-    nothing = no_samples(terms)
-    like = Domains(*nothing, np.zeros(0, np.int32), ("own",), terms.class_names, terms.columns)
+    like = as_data(no_samples(terms), terms)
     needed = cost(agreed.client.network, network_input(like, config.data, terms.encoding))
     privacy = agreed.plan.privacy
     protected = None if privacy is None else Protection(privacy, lambda _: records[-1]["privacy_epsilon"])

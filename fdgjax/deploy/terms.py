@@ -97,6 +97,12 @@ def no_samples(terms: Terms) -> OwnSamples:
     return OwnSamples(np.zeros((0, *terms.sample_shape), terms.stored), np.zeros(0, np.int32))
 
 
+def as_data(own: OwnSamples, terms: Terms) -> Domains:
+    """A party's own samples as a data set of one domain."""
+    domains = np.zeros(len(own.labels), np.int32)
+    return Domains(own.inputs, own.labels, domains, ("own",), terms.class_names, terms.columns)
+
+
 class Agreed(NamedTuple):
     """The method, how its rounds are executed, and the client model, the same for all parties."""
 
@@ -213,9 +219,7 @@ def agree(terms: Terms) -> Agreed:
     check_deployable(config, entry, protocol)
     chosen = model_config(config.model, entry)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
-    empty = np.zeros(0, np.int32)
-    stored = np.zeros((0, *terms.sample_shape), terms.stored)
-    nothing = Domains(stored, empty, empty, ("own",), terms.class_names, terms.columns)
+    nothing = as_data(no_samples(terms), terms)
     _, made = fit_model(config, entry, nothing, unsplit_encoding(nothing), weights, terms.clients, terms.clients)
     check_content(made.trunk, terms.trunk, config.model.pretrained)
     batching = batching_of(config)
@@ -228,7 +232,7 @@ def agree(terms: Terms) -> Agreed:
             f"'{entry.name}' gathers all samples at one place, which a deployment exists to avoid; expected another "
             "method; fdgjax train runs it as a reference"
         )
-    alike = federation_of(terms, OwnSamples(stored, empty), lengths=np.ones(terms.clients))
+    alike = federation_of(terms, no_samples(terms), lengths=np.ones(terms.clients))
     plan = make_plan(config, batching, execution, method, alike)
     if config.privacy.unit:
         check_accountant()
