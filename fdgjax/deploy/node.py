@@ -19,7 +19,7 @@ import numpy as np
 from fdgjax.contract import PyTree
 from fdgjax.deploy.account import Guard, fingerprint
 from fdgjax.deploy.leaves import Leaves, blank, by_path, checked_tree, with_leaves
-from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, first_row, identity_words
+from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, identity_words
 from fdgjax.engine.dependence import needed, traced
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
@@ -103,18 +103,19 @@ def make_node(agreed: Agreed, client: int, own: OwnSamples, guard: Guard | None 
     received = method._replace(send=lambda server, row: server)
     of_round = client_round(received, plan)
 
+    def mine(rows: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: leaf[place], rows)
+
     @jax.jit
     def first(seed: jax.Array, federation: Any) -> PyTree:
         state: State = init_state(method, federation, seed)
-        return first_row((state.clients, state.optimizers), place)
+        return mine((state.clients, state.optimizers))
 
     @jax.jit
     def train(federation: Any, sent: PyTree, kept: PyTree, seed: jax.Array, round_: jax.Array) -> PyTree:
         row, optimizer = kept
-        samples = jax.tree.map(lambda leaf: leaf[place], federation.train)
-        message, kept, loss, largest, _ = of_round(
-            Shared(sent, federation, seed, round_), Participant(row, optimizer, federation.ids[place], samples)
-        )
+        participant = Participant(row, optimizer, federation.ids[place], mine(federation.train))
+        message, kept, loss, largest, _ = of_round(Shared(sent, federation, seed, round_), participant)
         return message, kept, loss, largest
 
     seed = np.uint32(terms.config.seed)

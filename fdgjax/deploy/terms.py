@@ -3,13 +3,12 @@
 import json
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from fdgjax.config import Config, completed, experiment_identity, from_plain, to_plain
 from fdgjax.config.privacy import in_round, refuse_leaks
 from fdgjax.config.robustness import refuse_attack
-from fdgjax.contract import Execution, Method, PyTree, Setup
+from fdgjax.contract import Execution, Method, Setup
 from fdgjax.data.columns import Column, layout_of
 from fdgjax.data.encoding import Encoding, unstandardised
 from fdgjax.data.encoding import from_plain as encoding_from_plain
@@ -281,8 +280,3 @@ def federation_of(
         server=no_row if alone or not count else Rows(on_device(row), on_device([count])),
         encoding=terms.used_encoding,
     )
-
-
-def first_row(rows: PyTree, client: int) -> PyTree:
-    """One client's row of stacked rows."""
-    return jax.tree.map(lambda leaf: leaf[client], rows)
