@@ -137,14 +137,9 @@ def programs(terms: Terms) -> list[str]:
 def write_records(workdir: Workdir, records: Sequence[Record]) -> None:
     """Writes the rounds so far: what a simulation records, and what only a deployment has."""
     own = ("round", "participants", "dropped", "train_loss", "server_loss", *DEPLOYED)
-    write_lines(workdir.path / "rounds.jsonl", [picked(record, own) for record in records])
+    write_lines(workdir.path / "rounds.jsonl", [{k: v for k, v in record.items() if k in own} for record in records])
     hidden = (*DEPLOYED, COUNTED)
     write_lines(workdir.metrics, [{k: v for k, v in record.items() if k not in hidden} for record in records])
-
-
-def picked(record: Record, keys: Sequence[str]) -> Record:
-    """The entries of a record with these keys, in its order."""
-    return {key: value for key, value in record.items() if key in keys}
 
 
 def write_result(workdir: Workdir, server: ServerPrograms, lengths: np.ndarray, records: Sequence[Record]) -> None:
