@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fdgjax.config import Config
-from fdgjax.deploy.evaluated_rounds import Say
 from fdgjax.deploy.folder import name_of
 from fdgjax.deploy.kept import MODEL, facts_of_model, write_model
 from fdgjax.deploy.node import NEVER
@@ -12,7 +11,7 @@ from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.request_handlers import instead_of
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
-from fdgjax.deploy.wire import SELECTED, WORKDIR, Fact, Transport
+from fdgjax.deploy.wire import SELECTED, WORKDIR, Fact, Say, Transport
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.run.selected import keeps_state

@@ -16,7 +16,7 @@ from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR, Fact, Reply, Request, Transport
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR, Fact, Reply, Request, Say, Transport
 from fdgjax.evaluation.metrics import Metrics, Record, accuracy_by_client, figures, measure
 from fdgjax.evaluation.tally import BINS, Tallies, Tally
 from fdgjax.run.selected import chosen_round, keeps_state
@@ -27,7 +27,6 @@ OF_UNSEEN = "unseen_model_client_accuracy"
 COUNTED = "evaluated_samples"
 """A record's key: how many samples each figure was counted on, by table and party."""
 SAME_VERSION = "install the server's version of fdgjax at the node"
-Say = Callable[[str], None]
 
 
 def domain_names(terms: Terms) -> tuple[str, ...]:

@@ -19,9 +19,8 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from fdgjax.deploy.leaves import Leaves
-from fdgjax.deploy.rounds import Say
 from fdgjax.deploy.waiting import pause
-from fdgjax.deploy.wire import Reply, Request
+from fdgjax.deploy.wire import Reply, Request, Say
 from fdgjax.utils.errors import UserError, printable
 
 RAW = "fdgjax.bytes"

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from fdgjax.deploy.leaves import Leaves
-from fdgjax.deploy.wire import Reply, Request, Transport, payload
+from fdgjax.deploy.wire import Reply, Request, Transport
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
+from fdgjax.utils.variables import bytes_of
 
 MESSAGES = "messages.jsonl"
 SERVER, NODE = "server", "node"
@@ -66,7 +67,7 @@ def entry(at: str, direction: str, client: int, request: Request, reply: Reply |
         **({"after_round": int(request.facts["round"])} if "round" in request.facts else {}),
         "client": client,
         "arrays": len(message.arrays),
-        "bytes": payload(message.arrays),
+        "bytes": bytes_of(message.arrays),
         "sha256": arrays_sha256(message.arrays),
         "facts": facts,
         "terms": hashlib.sha256(request.terms.encode()).hexdigest(),

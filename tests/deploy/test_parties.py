@@ -14,7 +14,6 @@ from fdgjax.deploy.leaves import by_path
 from fdgjax.deploy.node import NEVER, NodeState, model_of, row_after
 from fdgjax.deploy.requests import sent_to
 from fdgjax.deploy.server import begin_round
-from fdgjax.deploy.wire import payload
 from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
 from fdgjax.utils.errors import UserError
@@ -78,7 +77,7 @@ def test_what_is_sent_has_the_bytes_that_the_simulation_reports(scaffold: Partie
     held = scaffold.server.first(scaffold.lengths)
     sending = begin_round(scaffold.server, held)
     shapes = traffic(scaffold.case.method, scaffold.case.federation)
-    assert {payload(sent) for sent in sending.sent} == {bytes_of(shapes.sent)}
+    assert {bytes_of(sent) for sent in sending.sent} == {bytes_of(shapes.sent)}
 
 
 @pytest.mark.slow
