@@ -12,12 +12,12 @@ from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.left_out import LeftOut
 from fdgjax.inference.predictor import described
-from fdgjax.inference.program_use import SAMPLES, Answers, answers_of
+from fdgjax.inference.program_use import SAMPLES, answers_of
 from fdgjax.inference.safeguards_text import safeguards_said
 from fdgjax.inference.tensors import facts_of
+from fdgjax.inference.trained_run import unstacked
 from fdgjax.models.pretrained.weight_files import weights_in_words
 from fdgjax.utils.errors import printable
-from fdgjax.utils.variables import flatten
 from fdgjax.utils.words import words_of
 
 CARD = """# {method} on {dataset}: {what}
@@ -67,11 +67,10 @@ else. For longer `jax.export` does not promise to read a program: export it anew
 
 
 class Words(NamedTuple):
-    """The card's words for what is predicted. what: the model. answers: of the program. facts: of `model.json`. named:
-    of the tensors' metadata. labels: what they are. heading, said: the section on answers. others: a warning."""
+    """The card's words for what is predicted. what: the model. facts: of `model.json`. named: of the tensors'
+    metadata. labels: what they are. heading, said: the section on answers. others: a warning."""
 
     what: str
-    answers: str
     facts: str
     named: str
     labels: str
@@ -83,11 +82,10 @@ class Words(NamedTuple):
 NO_SETS = "Of predicted numbers neither intervals nor distances from the training samples are computed."
 
 
-def class_words(classifier: Classifier, answers: Answers) -> Words:
+def class_words(classifier: Classifier) -> Words:
     """The words for a classifier."""
     return Words(
         what=f"a classifier of {len(classifier.class_names)} classes",
-        answers=answers.answers,
         facts="classes in the order of the probabilities, what a sample is, temperature, quantiles of sets",
         named="classes, ",
         labels=f"Classes: {', '.join(f'`{printable(name)}`' for name in classifier.class_names)}",
@@ -97,13 +95,12 @@ def class_words(classifier: Classifier, answers: Answers) -> Words:
     )
 
 
-def number_words(classifier: Classifier, answers: Answers) -> Words:
+def number_words(classifier: Classifier) -> Words:
     """The words for a regression."""
     name, scale = printable(classifier.class_names[0]), classifier.label_scale
     assert scale is not None, "a regression standardises its labels"
     return Words(
         what=f"a regression of {name}",
-        answers=answers.answers,
         facts="what a sample is, and a prediction",
         named="",
         labels=f"Predicted: `{name}`, of mean {scale.mean:.6g} and deviation {scale.deviation:.6g} in training",
@@ -136,7 +133,8 @@ def card_of(
     return CARD.format(
         method=config.method.name,
         dataset=printable(config.data.name),
-        **(number_words if classifier.label_scale else class_words)(classifier, answers_of(facts))._asdict(),
+        **(number_words if classifier.label_scale else class_words)(classifier)._asdict(),
+        answers=answers_of(facts).answers,
         version=metadata.version("fdgjax"),
         whose=classifier.whose,
         round=classifier.trained.round,
@@ -171,7 +169,7 @@ def measured_of(classifier: Classifier) -> str:
         return "\n".join(
             [said, "", "| figure | value |", "|---|--:|", f"| accuracy (`client_accuracy`) | {value:.3f} |"]
         )
-    models = len(next(iter(flatten(classifier.models).values())))
+    models = len(unstacked(classifier.models))
     several = (
         f"\n\nThe run measured its {models} models one by one, and `ood` is the mean of their figures. This export "
         "averages their probabilities, which is another model, usually a better one: measure it with `fdgjax evaluate`."
