@@ -18,6 +18,7 @@ from fdgjax.inference.tensors import facts_of
 from fdgjax.inference.trained_run import unstacked
 from fdgjax.models.pretrained.weight_files import weights_in_words
 from fdgjax.utils.errors import printable
+from fdgjax.utils.markdown import markdown_table
 from fdgjax.utils.words import words_of
 
 CARD = """# {method} on {dataset}: {what}
@@ -166,9 +167,7 @@ def measured_of(classifier: Classifier) -> str:
         if value is None:
             return "None: the run has no figure of this client's model alone."
         said = f"Measured after round {record['round']}, on the client's own held-out samples alone."
-        return "\n".join(
-            [said, "", "| figure | value |", "|---|--:|", f"| accuracy (`client_accuracy`) | {value:.3f} |"]
-        )
+        return figure_table(said, {"accuracy (`client_accuracy`)": value})
     models = len(unstacked(classifier.models))
     several = (
         f"\n\nThe run measured its {models} models one by one, and `ood` is the mean of their figures. This export "
@@ -179,20 +178,24 @@ def measured_of(classifier: Classifier) -> str:
 
 def figures_of(record: Mapping[str, Any]) -> str:
     """The headline figures as a table."""
-    rows = [f"| {short} (`{key}`) | {record[key]:.3f} |" for key, short in SHOWN.items() if key in record]
+    rows = {f"{short} (`{key}`)": record[key] for key, short in SHOWN.items() if key in record}
     further = {f"worst_domain_{name}": f"worst domain {figure.title}" for name, figure in FIGURES.items()}
     further[THRESHOLD] = (
         "threshold of the second class, by the clients' validation data, at which F1, balanced accuracy, sensitivity "
         "and specificity are; `fdgjax predict` writes the most probable class"
     )
-    rows += [f"| {title} (`{key}`) | {record[key]:.3f} |" for key, title in further.items() if key in record]
-    by_domain = record.get("per_domain_accuracy", {})
-    rows += [f"| on `{printable(name)}` | {value:.3f} |" for name, value in by_domain.items()]
-    errors = record.get("per_domain_rmse", {})
-    rows += [f"| RMSE on `{printable(name)}` | {value:.3f} |" for name, value in errors.items()]
+    rows |= {f"{title} (`{key}`)": record[key] for key, title in further.items() if key in record}
+    rows |= {f"on `{name}`": value for name, value in record.get("per_domain_accuracy", {}).items()}
+    rows |= {f"RMSE on `{name}`": value for name, value in record.get("per_domain_rmse", {}).items()}
     if not rows:
         return "None: no round was evaluated."
-    return "\n".join([f"Measured after round {record['round']}.", "", "| figure | value |", "|---|--:|", *rows])
+    return figure_table(f"Measured after round {record['round']}.", rows)
+
+
+def figure_table(said: str, figures: Mapping[str, float]) -> str:
+    """Figures by their names, below a line that says of what they are."""
+    rows = [[name, f"{value:.3f}"] for name, value in figures.items()]
+    return "\n".join([said, "", *markdown_table(["figure", "value"], rows, right=["value"])])
 
 
 def up_to(classifier: Classifier) -> list[Record]:
