@@ -42,7 +42,7 @@ from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_meth
 from fdgjax.sweeps.grid import base_configs, figures_of, split
 from fdgjax.sweeps.options import add_cells, single_values, sweep_of
 from fdgjax.sweeps.processes import Job, conduct
-from fdgjax.sweeps.status import failure_of
+from fdgjax.sweeps.status import failure_line
 from fdgjax.sweeps.work import Sweep, begin, stopped_sweep, unfinished, work_on_cells
 from fdgjax.utils.command import command, positive_number, with_words
 from fdgjax.utils.errors import UserError, printable
@@ -196,8 +196,8 @@ def trained(sweep: Sweep, domains: Sequence[str], console: Console, stopped: boo
     """Keeps what the trained run's predictions are compared with, and how these did on each of the domains in the runs
     of the choice, and says where it is. Returns the exit status; raises like `end`."""
     (cell,) = sweep.cells
-    if reason := failure_of(sweep.out, cell.name):
-        console.say(f"{cell.name} failed: {reason.partition(chr(10))[0]}")
+    if reason := failure_line(sweep.out, cell.name):
+        console.say(f"{cell.name} failed: {reason}")
         return 1
     if unfinished(sweep):
         if stopped:

@@ -14,7 +14,7 @@ from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.choice_record import Choice, Judged
 from fdgjax.sweeps.choosing import REFERENCE, Choosing
 from fdgjax.sweeps.comparison import nested
-from fdgjax.sweeps.status import failure_of, summary_of
+from fdgjax.sweeps.status import failure_line, summary_of
 from fdgjax.utils.errors import UserError
 
 AS_FAST = 1.1
@@ -23,7 +23,7 @@ AS_FAST = 1.1
 
 def no_choice(cells: Sequence[Cell], out: Path) -> str:
     """Why no candidate's runs are all finished, by the first that failed."""
-    reasons = ((cell.name, failure_of(out, cell.name).partition("\n")[0]) for cell in cells)
+    reasons = ((cell.name, failure_line(out, cell.name)) for cell in cells)
     why = next((f"{name} failed: {reason}" for name, reason in reasons if reason), "some are not finished")
     return f"choose got no method of which all runs are finished; {why}"
 
@@ -50,7 +50,7 @@ def read_choice(
     for candidate in choosing.candidates:
         mine = [cell for cell in cells if cell.group == candidate.name]
         summaries: list[Mapping[str, Any]] = [summary_of(out, cell.name) for cell in mine]
-        reasons = [failure_of(out, cell.name).partition("\n")[0] for cell in mine]
+        reasons = [failure_line(out, cell.name) for cell in mine]
         if not all(summaries):
             left_out[candidate.name] = next(filter(None, reasons), "not finished")
         elif np.isnan([figures(one, figure) for one in summaries]).any():

@@ -14,7 +14,7 @@ from fdgjax.evaluation.figure_kinds import in_table, larger_is_better, table_sca
 from fdgjax.evaluation.selection import ORACLE
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
 from fdgjax.sweeps.cells import Cell, Figures, Published, as_name
-from fdgjax.sweeps.status import failure_of, hold, summary_of
+from fdgjax.sweeps.status import failure_line, hold, summary_of
 from fdgjax.utils.files import csv_text, write_text
 from fdgjax.utils.markdown import markdown_table
 
@@ -61,7 +61,7 @@ def compare(
     `summaries`: by name, empty where a cell is not finished."""
     rows: list[ComparisonRow] = []
     for cell in cells:
-        failure, note = failure_of(out, cell.name).partition("\n")[0], cell.note
+        failure, note = failure_line(out, cell.name), cell.note
         if cell.config.get("selection") == ORACLE:
             note = "; ".join(filter(None, [note, "oracle: the round is the best on the unseen domain, an upper bound"]))
         for name in cell.figures:

@@ -22,7 +22,7 @@ from fdgjax.run.records import description_of, open_workdir
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.comparison import mean_and_deviation, summary_figure, write_tables
-from fdgjax.sweeps.status import failure_of, forget_failure, hold, is_open, note_failure, notes, summary_of
+from fdgjax.sweeps.status import failure_line, forget_failure, hold, is_open, note_failure, notes, summary_of
 from fdgjax.utils.errors import UserError
 
 OF_SAMPLES = ("name", "dir", "image_size", "same_images", "label", "categorical", "ignored", "missing")
@@ -187,13 +187,13 @@ def outcome(sweep: Sweep, cell: Cell, seconds: float, summaries: Mapping[str, Ma
     """One line: the sweep's progress, the cell's figures, its time, and an estimate for the rest; `summaries`: of the
     sweep's cells by name, empty where one is not finished."""
     done, summary = [each for each in summaries.values() if each], summaries[cell.name]
-    left = sum(not (each or failure_of(sweep.out, name)) for name, each in summaries.items())
+    left = sum(not (each or failure_line(sweep.out, name)) for name, each in summaries.items())
     figures = "  ".join(
         f"{name} {mean_and_deviation(name, *figure.spread[:2])}"
         for name in cell.figures
         if (figure := summary_figure(summary, name)) is not None
     )
-    failure = failure_of(sweep.out, cell.name).partition("\n")[0]
+    failure = failure_line(sweep.out, cell.name)
     result = f"failed: {failure}" if failure else figures or f"no figure called {' or '.join(cell.figures)}"
     rest = sum(summary["wall_seconds"] for summary in done) / max(len(done), 1) * left / sweep.jobs
     eta = f"; {left} left, about {duration(rest)}" if left and done else f"; {left} left"
