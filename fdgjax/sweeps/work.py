@@ -135,7 +135,7 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
             raise Interrupted(f"{str(news).partition(';')[0]}; {stopped_sweep(sweep)}") from news
         except Exception as error:  # One cell's bug or lack of memory must not stop the others.
             if len(mine) == 1:
-                note_failure(sweep.out, mine[0].name, reason_of(error))
+                note_failure(sweep.out, mine[0].name, failure_text(error))
             else:
                 size = len(mine) // 2 if lacks_memory(error) else 1
                 parts = [mine[start : start + size] for start in range(0, len(mine), size)]
@@ -154,7 +154,7 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
     return True
 
 
-def reason_of(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """Why a run failed: a `UserError` in one line, any other error with its traceback; called in the error's
     handler."""
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
