@@ -104,6 +104,14 @@ def unfinished(sweep: Sweep) -> list[Cell]:
     return [cell for cell in sweep.cells if is_open(sweep.out, cell.name)]
 
 
+def left_over(sweep: Sweep, cells: list[Cell], stopped: bool) -> list[Cell]:
+    """`unfinished` of these cells at a sweep's end; raises `Interrupted` if there are any and the sweep was stopped."""
+    left = unfinished(sweep._replace(cells=cells))
+    if left and stopped:
+        raise Interrupted(stopped_sweep(sweep))
+    return left
+
+
 def stopped_sweep(sweep: Sweep) -> str:
     """The message of a sweep that was stopped."""
     return f"stopped with {len(unfinished(sweep))} of {len(sweep.cells)} runs left; the same command goes on"
