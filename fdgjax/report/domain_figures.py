@@ -24,8 +24,8 @@ from fdgjax.report.drawing import (
     tick_names,
 )
 from fdgjax.report.escaping import for_figure
-from fdgjax.report.figures import by_panel, figure_of, keys_of, percent_axis, series_of, side_by_side, table_of
-from fdgjax.report.reading import Run
+from fdgjax.report.figures import figure_of, keys_of, percent_axis, series_of, side_by_side, table_of
+from fdgjax.report.reading import Run, by_panel, names_in
 from fdgjax.report.references import line_keys, lines_of
 from fdgjax.report.tables import evenness
 
@@ -165,7 +165,7 @@ def radar(runs: Sequence[Run]) -> Figure | None:
     for what, figure in (("domains", "per_domain_accuracy"), ("clients", "client_accuracy")):
         for title, mine in by_panel(runs).items():
             there = [run for run in mine if run.values(figure)]
-            names = list(dict.fromkeys(name for run in there for one in run.values(figure) for name in one))
+            names = names_in(there, figure)
             # One or two axes enclose no area, more than 24 are illegible, and a single run is the best on every axis.
             if not 3 <= len(names) <= 24 or len(there) < 2:
                 continue

@@ -16,7 +16,7 @@ from fdgjax.report import (
 )
 from fdgjax.report.drawing import Figure
 from fdgjax.report.reading import Run
-from fdgjax.report.tables import Table
+from fdgjax.report.tables import Table, with_columns
 
 
 class Exhibit(NamedTuple):
@@ -191,4 +191,4 @@ def make_tables(runs: Sequence[Run], reach: Sequence[float] = ()) -> list[Table]
 def without_empty_columns(table: Table) -> Table:
     """The same table, without columns that have no value."""
     kept = [i for i in range(len(table.columns)) if any(row[i] is not None for row in table.rows)]
-    return table._replace(columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows])
+    return with_columns(table, kept)

@@ -7,7 +7,7 @@ from fdgjax.evaluation.statistics import spread
 from fdgjax.report.drawing import Figure
 from fdgjax.report.figures import curves_by_round
 from fdgjax.report.rankings import ranking_by_target, ranking_table
-from fdgjax.report.reading import Run
+from fdgjax.report.reading import Run, names_in
 from fdgjax.report.tables import WHO, Cell, Column, Table, targets_table, who
 
 MAIN_NUMBERS = ("ood_rmse", "avg_rmse", "id_rmse")
@@ -27,7 +27,7 @@ TITLES = {
 
 def numbers_table(runs: Sequence[Run]) -> Table:
     """RMSE, R2 and MAE of each run: means over clients and models, pooled samples, the worst and each domain."""
-    domains = list(dict.fromkeys(d for run in runs for each in run.values("per_domain_rmse") for d in each))
+    domains = names_in(runs, "per_domain_rmse")
     rows: list[list[Cell]] = []
     for name, figure in NUMBER_FIGURES.items():
         for run in runs:

@@ -23,9 +23,9 @@ from fdgjax.report.drawing import (
     panels_of,
     sheet,
 )
-from fdgjax.report.figures import by_panel, curves_by_round, keys_of, percent_axis, series_of
+from fdgjax.report.figures import curves_by_round, keys_of, percent_axis, series_of
 from fdgjax.report.rankings import ranking_table
-from fdgjax.report.reading import Run
+from fdgjax.report.reading import Run, by_panel, names_in
 from fdgjax.report.tables import WHO, Cell, Column, Estimate, Table, who
 
 LEAST = 5
@@ -72,9 +72,7 @@ def figures_table(runs: Sequence[Run]) -> Table:
 def figures_by_domain(runs: Sequence[Run]) -> Table:
     """Each figure on each domain, with the interval of a single seed on a small domain."""
     names = names_of(runs)
-    domains = list(
-        dict.fromkeys(d for run in runs for name in names for each in run.values(f"per_domain_{name}") for d in each)
-    )
+    domains = names_in(runs, *(f"per_domain_{name}" for name in names))
     rows: list[list[Cell]] = []
     for name in names:
         for run in runs:
@@ -130,7 +128,7 @@ def calibration_by_domain(runs: Sequence[Run]) -> Figure | None:
     """Curves of calibration, a panel for each domain, in a row for each of the runs' panels."""
     numbers, panels, drawn = series_of(runs), list[OpenPanel](), list[Run]()
     for title, mine in by_panel(runs).items():
-        for domain in dict.fromkeys(domain for run in mine for one in run.values(CURVES) for domain in one):
+        for domain in names_in(mine, CURVES):
             there = [(run, found) for run in mine if (found := curve_of(run, domain)) is not None]
             if not there:
                 continue
