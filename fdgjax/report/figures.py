@@ -8,6 +8,7 @@ import numpy as np
 
 from fdgjax.evaluation import HEADLINES, SHOWN
 from fdgjax.report.drawing import (
+    REFERENCE,
     Figure,
     Key,
     OpenPanel,
@@ -95,6 +96,15 @@ def percent_axis(axes: Any, label: str, axis: str = "y") -> None:
     """Sets the y-axis, or with `"x"` the x-axis, to percent."""
     axes.set(**{f"{axis}label": label})
     getattr(axes, f"{axis}axis").set_major_formatter(lambda value, _: f"{100 * value:g}")
+
+
+def diagonal(axes: Any, x: str, y: str) -> None:
+    """Sets both axes, by their labels, to percent from 0 to 100, with a line where the two are the same."""
+    axes.plot([0, 1], [0, 1], **REFERENCE)
+    axes.set_xlim(0, 1.02)
+    axes.set_ylim(0, 1.02)
+    percent_axis(axes, x, "x")
+    percent_axis(axes, y)
 
 
 def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:

@@ -15,7 +15,6 @@ from fdgjax.evaluation.probability_figures import (
 )
 from fdgjax.evaluation.statistics import Spread, spread
 from fdgjax.report.drawing import (
-    REFERENCE,
     Figure,
     OpenPanel,
     colour,
@@ -23,7 +22,7 @@ from fdgjax.report.drawing import (
     panels_of,
     sheet,
 )
-from fdgjax.report.figures import curves_by_round, keys_of, percent_axis, series_of
+from fdgjax.report.figures import curves_by_round, diagonal, keys_of, series_of
 from fdgjax.report.rankings import ranking_table
 from fdgjax.report.reading import Run, by_panel, names_in
 from fdgjax.report.tables import WHO, Cell, Column, Estimate, Table, who
@@ -133,14 +132,10 @@ def calibration_by_domain(runs: Sequence[Run]) -> Figure | None:
             if not there:
                 continue
             with sheet(3.4, 3.0) as (drawing, axes):
-                axes.plot([0, 1], [0, 1], **REFERENCE)
+                diagonal(axes, "mean probability (%)", "share of samples (%)")
                 for run, (x, y) in there:
                     look: Any = {"color": colour(numbers[run.series]), "linestyle": dashes(numbers[run.series])}
                     axes.plot(x, y, marker="o", **look)
-                axes.set_xlim(0, 1.02)
-                axes.set_ylim(0, 1.02)
-                percent_axis(axes, "mean probability (%)", "x")
-                percent_axis(axes, "share of samples (%)")
                 unseen = " (unseen)" if domain == there[0][0].target else ""
                 name = f"calibration-{len(panels)}"
                 legend = tuple(keys_of(runs, [run for run, _ in there]))
