@@ -9,7 +9,7 @@ from fdgjax.evaluation import FIGURE_KEYS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.experiments import DataDescription
-from fdgjax.run.records import Workdir, description_of, read_config_file, read_lines, read_summary
+from fdgjax.run.records import Workdir, description_of, read_config_file, read_records, read_summary
 from fdgjax.utils.errors import UserError
 
 
@@ -89,7 +89,7 @@ def read_run_folder(path: Path) -> Folder:
 def read_seed(path: Path, seed: int, selection: str) -> Seed:
     """One seed's records; of an unfinished run, the figures that its selection rule would report now."""
     workdir = Workdir(path)
-    records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
+    records = read_records(workdir)
     summary = read_summary(workdir) if workdir.summary.is_file() else {}
     chosen = summary or reported(records, selection)
     figures = {name: chosen[name] for name in FIGURE_KEYS if name in chosen}

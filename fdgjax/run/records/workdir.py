@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict
 
 from fdgjax.config import Config, completed, experiment_identity, for_seed, seeds_of, to_plain
 from fdgjax.config.register import provenance
+from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import DataDescription, from_description, to_description
 from fdgjax.run.records.versions import commit, library_versions, versions
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
@@ -215,13 +216,13 @@ def description_of(path: Path) -> DataDescription | None:
     return None
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines of JSON, as of `metrics.jsonl`; a last one that a kill cut short is left out."""
-    for line in path.read_text().splitlines():
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            return
+def read_records(workdir: Workdir) -> list[Record]:
+    """The rounds in `metrics.jsonl`, none if there is no such file; a last line that a kill cut short is left out."""
+    records = list[Record]()
+    with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+        for line in workdir.metrics.read_text().splitlines():
+            records.append(json.loads(line))
+    return records
 
 
 def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
