@@ -151,7 +151,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: int, samples: str) -> None:
     """Prints the figures; `samples`: what samples are called."""
     left_out = f", {skipped:,} skipped" if skipped else ""
-    accuracy = in_words(found.accuracy, f" of {{n:,}} {samples}")
+    accuracy = f"{in_words(found.accuracy)} of {found.accuracy.n:,} {samples}"
     console.print(
         f"{printable(args.run)} on {printable(args.data)}: accuracy {accuracy}{left_out}; means over classes: "
         f"{', '.join(f'{name} {value:.3f}' for name, value in found.macro.items())}",
@@ -161,23 +161,20 @@ def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: 
     )
     table = Table("class", "n", "recall", "predicted", "precision", "F1")
     for one in found.classes:
-        cells = (str(one.recall.n), in_words(one.recall, ""), str(one.precision.n), in_words(one.precision, ""))
+        cells = (str(one.recall.n), in_words(one.recall), str(one.precision.n), in_words(one.precision))
         table.add_row(printable(one.name), *cells, "" if one.f1 is None else f"{one.f1:.3f}")
     console.print(table)
     if found.domains:
         domains = Table("domain", "n", "accuracy")
         for name, own in found.domains.items():
-            domains.add_row(printable(name), str(own.n), in_words(own, ""))
+            domains.add_row(printable(name), str(own.n), in_words(own))
         console.print(domains)
     console.print(confusion_table(found))
 
 
-def in_words(one: Share, unit: str) -> str:
-    """A share with its interval: `0.875 (0.64 to 0.97) of 16 images`; empty for none."""
-    if one.value is None or one.interval is None:
-        return ""
-    low, high = one.interval
-    return f"{one.value:.3f} ({low:.2f} to {high:.2f})" + unit.format(n=one.n)
+def in_words(one: Share) -> str:
+    """A share with its interval: `0.875 (0.64 to 0.97)`; empty for none."""
+    return "" if one.value is None else f"{one.value:.3f}{between(one.interval)}"
 
 
 def confusion_table(found: Evaluated) -> Table:
