@@ -35,7 +35,7 @@ from fdgjax.inference.program_use import SAMPLES
 from fdgjax.run.console import between
 from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import config_of
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import csv_text, write_json, write_text
 from fdgjax.utils.words import words_of
@@ -139,7 +139,7 @@ def figures_table(figures: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="fdgjax evaluate", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("evaluate", __doc__)
     add_run(parser, "RUN|EXPORT", "folder of a run, with its checkpoints, or of an export")
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="[<domain>/]<class>/*, a table, or a folder of tables")

@@ -18,7 +18,7 @@ from rich.table import Table
 from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.evaluation.statistics import spread
 from fdgjax.inference.probes import keep, probe_run
-from fdgjax.utils.command import command, positive_number
+from fdgjax.utils.command import command, parser_of, positive_number
 
 
 @command
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="fdgjax probe", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("probe", __doc__)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     parser.add_argument("--percent", default="", help="percentages of labelled samples, with commas")

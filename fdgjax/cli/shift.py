@@ -19,7 +19,7 @@ from rich.table import Table
 from fdgjax.inference.domain_shift import measure_pairs
 from fdgjax.inference.trained_run import open_trained
 from fdgjax.utils.checksums import write_checked_json
-from fdgjax.utils.command import command, positive_number
+from fdgjax.utils.command import command, parser_of, positive_number
 
 
 @command
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="fdgjax shift", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("shift", __doc__)
     parser.add_argument("run", type=Path, help="folder of a run")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     parser.add_argument("--batches", type=positive_number, default=20, help="minibatches for each gradient")
