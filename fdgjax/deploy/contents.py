@@ -9,7 +9,6 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.deploy.evaluated_rounds import counts_like
 from fdgjax.deploy.evaluation import has_predictions, probe_leaves, unseen_shapes
 from fdgjax.deploy.leaves import Leaves, by_path, prefixed
-from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.statistics import of_party
@@ -123,9 +122,9 @@ def evaluation_left_out(server: ServerPrograms) -> tuple[Leaves, Leaves]:
 def models_of(server: ServerPrograms) -> Leaves:
     """The models for an unseen domain as they are sent to those that evaluate them; none where only the nodes know
     them."""
-    method = server.agreed.method
-    known = unseen_from_server(method, server.federation, server.placement)
-    return prefixed(UNSEEN, by_path(unseen_shapes(method, server.federation))) if known else {}
+    if not server.knows_unseen:
+        return {}
+    return prefixed(UNSEEN, by_path(unseen_shapes(server.agreed.method, server.federation)))
 
 
 def kept_at_node(server: ServerPrograms) -> Leaves:

@@ -11,7 +11,6 @@ import numpy as np
 from fdgjax.deploy.evaluation import SMALLEST, has_predictions
 from fdgjax.deploy.leaves import Leaves, by_path, checked_tree, prefixed, without_prefix
 from fdgjax.deploy.node import NEVER
-from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
@@ -45,11 +44,9 @@ def make_evaluation(
       say: what is told of nodes that send nothing.
       name: of the server's folder, see `WORKDIR`.
     """
-    terms = server.agreed.terms
-    known = unseen_from_server(server.agreed.method, server.federation, server.placement)
-    predicts = has_predictions(terms)
+    terms, known = server.agreed.terms, server.knows_unseen
     # No noise covers counts: nodes that protect their samples send none.
-    silent = not predicts or guards_samples(terms.config)
+    silent = not has_predictions(terms) or guards_samples(terms.config)
     asked = [*(() if silent else range(terms.clients))]
 
     def evaluate(held: DeployedState) -> Record:

@@ -19,7 +19,7 @@ from fdgjax.data.federation import Federation
 from fdgjax.deploy.account import Guard, fingerprint
 from fdgjax.deploy.leaves import Leaves, blank, by_path, checked_leaves, with_leaves
 from fdgjax.deploy.node import NEVER
-from fdgjax.deploy.placement import Placement, check_init, placement_of
+from fdgjax.deploy.placement import Placement, check_init, placement_of, unseen_from_server
 from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, identity_words
 from fdgjax.engine.privacy.noise import private_messages
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
@@ -58,6 +58,11 @@ class ServerPrograms(NamedTuple):
     begin: Callable[[State], PyTree]
     finish: Callable[..., PyTree]
     guard: Guard | None = None
+
+    @property
+    def knows_unseen(self) -> bool:
+        """Whether the server alone can compute the model for an unseen domain."""
+        return unseen_from_server(self.agreed.method, self.federation, self.placement)
 
 
 class Sending(NamedTuple):
