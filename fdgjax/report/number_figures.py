@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES, NUMBER_HEADLINES
 from fdgjax.evaluation.statistics import spread
-from fdgjax.report.drawing import Figure
-from fdgjax.report.figures import curves_by_round
-from fdgjax.report.rankings import ranking_by_target, ranking_table
 from fdgjax.report.reading import Run, names_in
-from fdgjax.report.tables import WHO, Cell, Column, Table, targets_table, who
+from fdgjax.report.tables import WHO, Cell, Column, Table, who
 
 MAIN_NUMBERS = ("ood_rmse", "avg_rmse", "id_rmse")
 """The figures that runs which predict numbers are compared by: of each run the first that it has."""
+
+RANKED_NUMBERS = tuple(dict.fromkeys((*MAIN_NUMBERS, *NUMBER_HEADLINES)))
+"""The figures of predicted numbers that runs are ranked by."""
 
 TITLES = {
     "id": "id",
@@ -49,26 +49,3 @@ def numbers_table(runs: Sequence[Run]) -> Table:
         rows,
         ("panel", "figure"),
     )
-
-
-def numbers_ranking(runs: Sequence[Run]) -> Table:
-    """Who is best by each main figure of predicted numbers."""
-    names = list(dict.fromkeys((*MAIN_NUMBERS, *NUMBER_HEADLINES)))
-    return ranking_table(runs, names, "number", "numbers_ranking", "Ranking by errors of predicted numbers")
-
-
-def numbers_by_target(runs: Sequence[Run]) -> Table:
-    """The ranking on each domain by its main error."""
-    title = "Ranking by errors of predicted numbers on each domain"
-    return ranking_by_target(runs, MAIN_NUMBERS, "number", "numbers_ranking_by_target", title)
-
-
-def numbers_targets(runs: Sequence[Run]) -> Table:
-    """The main figures of predicted numbers of methods by unseen domains."""
-    title = "Errors of each method on each unseen domain"
-    return targets_table(runs, NUMBER_HEADLINES, "number", "numbers_targets", title)
-
-
-def errors_by_round(runs: Sequence[Run]) -> Figure | None:
-    """The main figures of predicted numbers against rounds, the panels of one target in a row."""
-    return curves_by_round(runs, list(NUMBER_HEADLINES))

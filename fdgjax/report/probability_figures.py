@@ -7,7 +7,6 @@ import numpy as np
 
 from fdgjax.evaluation.probability_figures import (
     CURVES,
-    FIGURE_HEADLINES,
     FIGURES,
     SCOPES,
     THRESHOLD,
@@ -22,8 +21,7 @@ from fdgjax.report.drawing import (
     panels_of,
     sheet,
 )
-from fdgjax.report.figures import curves_by_round, diagonal, keys_of, series_of
-from fdgjax.report.rankings import ranking_table
+from fdgjax.report.figures import diagonal, keys_of, series_of
 from fdgjax.report.reading import Run, by_panel, names_in
 from fdgjax.report.tables import WHO, Cell, Column, Estimate, Table, who
 
@@ -97,17 +95,6 @@ def on_domain(
     found = spread([one.get(domain) for one in each])
     interval = sure[0].get(domain) if len(sure) == 1 else None
     return Estimate(found.mean, *interval) if found and found.std is None and interval else found
-
-
-def figures_ranking(runs: Sequence[Run]) -> Table:
-    """Who is best by each figure of probabilities on the unseen domain, or on the clients' test data without one."""
-    keys = [key for key in FIGURE_HEADLINES if key.startswith(("ood_", "avg_"))]
-    return ranking_table(runs, keys, "decimals", "figures_ranking", "Ranking by figures of probabilities")
-
-
-def figures_by_round(runs: Sequence[Run]) -> Figure | None:
-    """Every figure of probabilities against rounds, the panels of one target in a row."""
-    return curves_by_round(runs, list(FIGURE_HEADLINES))
 
 
 def curve_of(run: Run, domain: str) -> tuple[np.ndarray, np.ndarray] | None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from fdgjax.evaluation import HEADLINES, SHOWN
+from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.statistics import ranking
 from fdgjax.report.reading import Run, by_panel, by_series, marked_name
-from fdgjax.report.tables import MAIN, WHO, Cell, Column, Table, compared, with_columns
+from fdgjax.report.tables import WHO, Cell, Column, Table, compared, with_columns
 
 DIFFERENCES: Mapping[str, str] = {"percent": "points", "decimals": "difference", "number": "number_difference"}
 """The kinds of columns with figures, and of those with differences of such figures."""
@@ -95,17 +95,6 @@ def ranking_by_target(runs: Sequence[Run], main: Sequence[str], kind: str, name:
     )
     kept = [i for i, column in enumerate(table.columns) if column.key != "targets"]
     return with_columns(table, kept)
-
-
-def rankings(runs: Sequence[Run]) -> Table:
-    """Who is best by each accuracy."""
-    names = [name for name in dict.fromkeys((*MAIN, *HEADLINES)) if name.endswith("accuracy")]
-    return ranking_table(runs, names, "percent", "ranking", "Ranking")
-
-
-def rankings_by_target(runs: Sequence[Run]) -> Table:
-    """The ranking on each domain by its main accuracy."""
-    return ranking_by_target(runs, MAIN, "percent", "ranking_by_target", "Ranking on each domain")
 
 
 def settings_table(runs: Sequence[Run]) -> Table:

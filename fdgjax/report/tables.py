@@ -12,6 +12,8 @@ from fdgjax.report.reading import EVERY_DOMAIN, Run, by_panel, by_series, marked
 
 MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
 """The figures that runs are compared by: of each run the first that it has."""
+ACCURACIES = tuple(name for name in dict.fromkeys((*MAIN, *HEADLINES)) if name.endswith("accuracy"))
+"""The accuracies that runs are ranked by."""
 
 
 class Estimate(NamedTuple):
@@ -134,11 +136,6 @@ def compared(runs: Sequence[Run], figure: str) -> dict[str, Values]:
 def with_columns(table: Table, kept: Sequence[int]) -> Table:
     """The table with these of its columns alone."""
     return table._replace(columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows])
-
-
-def targets(runs: Sequence[Run]) -> Table:
-    """The headline figures of methods by unseen domains."""
-    return targets_table(runs, HEADLINES, "percent", "targets", "Each method on each unseen domain")
 
 
 def targets_table(runs: Sequence[Run], figures: Mapping[str, str], kind: str, name: str, title: str) -> Table:
