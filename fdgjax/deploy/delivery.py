@@ -13,6 +13,7 @@ from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.wire import SELECTED, WORKDIR, Fact, Say, Transport
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
+from fdgjax.inference.classifier import UNSEEN
 from fdgjax.run.selected import keeps_state
 
 
@@ -48,7 +49,7 @@ def deliver(
     models = unseen_models(server, state)
     file = folder / MODEL
     last = config.rounds if chosen is None else chosen
-    write_model(file, models, facts_of_model(server.agreed.terms, last, NEVER))
+    write_model(file, models, facts_of_model(server.agreed.terms, last, UNSEEN))
     say(f"the model for unseen domains{'' if chosen is None else f', of round {chosen}'}: {file}")
 
 
