@@ -51,7 +51,7 @@ def log_message(file: Path, at: str, direction: str, client: int, request: Reque
         ) from error
 
 
-def entry(at: str, direction: str, client: int, request: Request, reply: Reply | None = None) -> dict[str, Any]:
+def entry(at: str, direction: str, client: int, request: Request, reply: Reply | None) -> dict[str, Any]:
     """A message's line, see `log_message`.
 
     `after_round` is the number of finished rounds when the message was requested, absent before the first. `sha256` is

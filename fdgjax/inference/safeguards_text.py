@@ -36,7 +36,7 @@ INTERVALS = (
 UNSEEN_MEASURED = "Nothing was set by the unseen domain; another one may be further away, and its coverage lower."
 
 
-def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str, measurable: bool = True) -> str:
+def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str, measurable: bool) -> str:
     """What sets and distances promise, and their figures; `left_out`: see `card_of`. many: what samples are called.
     measurable: whether they can still be measured, on the data of the model's run."""
     guards, target = classifier.safeguards, classifier.outline.data.target

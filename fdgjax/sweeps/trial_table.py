@@ -68,7 +68,7 @@ def trial_folder_name(number: int) -> str:
     return f"trial_{number:04d}"
 
 
-def rank(trial: FrozenTrial, sign: int = 1) -> tuple[int, float, int]:
+def rank(trial: FrozenTrial, sign: int) -> tuple[int, float, int]:
     """The sorting key: complete trials, the best first, then the others, ties by number; sign: `Search.sign`."""
     value = result_of(trial)
     return (1, 0.0, trial.number) if value is None else (0, -sign * value, trial.number)
