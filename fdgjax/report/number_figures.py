@@ -5,24 +5,13 @@ from collections.abc import Sequence
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES, NUMBER_HEADLINES
 from fdgjax.evaluation.statistics import spread
 from fdgjax.report.reading import Run, names_in
-from fdgjax.report.tables import WHO, Cell, Column, Table, who
+from fdgjax.report.tables import SCOPE_TITLES, WHO, Cell, Column, Table, who
 
 MAIN_NUMBERS = ("ood_rmse", "avg_rmse", "id_rmse")
 """The figures that runs which predict numbers are compared by: of each run the first that it has."""
 
 RANKED_NUMBERS = tuple(dict.fromkeys((*MAIN_NUMBERS, *NUMBER_HEADLINES)))
 """The figures of predicted numbers that runs are ranked by."""
-
-TITLES = {
-    "id": "id",
-    "id_all": "id, pooled",
-    "ood": "ood",
-    "ood_adapted": "ood adapted",
-    "avg": "AVG",
-    "all": "ALL",
-    "worst_domain": "worst domain",
-}
-"""The scopes of figures, with their titles."""
 
 
 def numbers_table(runs: Sequence[Run]) -> Table:
@@ -31,7 +20,7 @@ def numbers_table(runs: Sequence[Run]) -> Table:
     rows: list[list[Cell]] = []
     for name, figure in NUMBER_FIGURES.items():
         for run in runs:
-            cells = [spread(run.values(f"{scope}_{name}")) for scope in TITLES]
+            cells = [spread(run.values(f"{scope}_{name}")) for scope in SCOPE_TITLES]
             cells += [spread([one.get(domain) for one in run.values(f"per_domain_{name}")]) for domain in domains]
             rows += [[*who(run), figure.title, *cells]] if any(cells) else []
     return Table(
@@ -43,7 +32,7 @@ def numbers_table(runs: Sequence[Run]) -> Table:
         [
             *WHO,
             Column("figure", "figure"),
-            *(Column(scope, title, "number", 1) for scope, title in TITLES.items()),
+            *(Column(scope, title, "number", 1) for scope, title in SCOPE_TITLES.items()),
             *(Column(domain, f"on {domain}", "number", 1) for domain in domains),
         ],
         rows,

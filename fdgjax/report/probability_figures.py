@@ -23,7 +23,7 @@ from fdgjax.report.drawing import (
 )
 from fdgjax.report.figures import diagonal, keys_of, series_of
 from fdgjax.report.reading import Run, by_panel, names_in
-from fdgjax.report.tables import WHO, Cell, Column, Estimate, Table, who
+from fdgjax.report.tables import SCOPE_TITLES, WHO, Cell, Column, Estimate, Table, who
 
 LEAST = 5
 """A bin of a curve with fewer samples is noise and left out."""
@@ -36,14 +36,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 
 def figures_table(runs: Sequence[Run]) -> Table:
     """Each figure of each run: means over clients and models, pooled samples, the worst domain, the threshold."""
-    scopes = {
-        "id": "id",
-        "id_all": "id, pooled",
-        "ood": "ood",
-        "avg": "AVG",
-        "all": "ALL",
-        "worst_domain": "worst domain",
-    }
+    scopes = {scope: title for scope, title in SCOPE_TITLES.items() if scope in SCOPES}
     rows: list[list[Cell]] = []
     for name in names_of(runs):
         for run in runs:

@@ -71,6 +71,16 @@ def rounds_done(run: Run) -> int:
     return max((len(seed.records) for seed in run.seeds), default=0)
 
 
+SCOPE_TITLES = {
+    "id": "id",
+    "id_all": "id, pooled",
+    "ood": "ood",
+    "ood_adapted": "ood adapted",
+    "avg": "AVG",
+    "all": "ALL",
+    "worst_domain": "worst domain",
+}
+"""The scopes of figures, with their titles."""
 WHO = [Column("method", "method"), Column("panel", "tested on")]
 """The columns that identify the run of a row."""
 
@@ -279,7 +289,7 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
             rounds = first_round(run, accuracy)
             reached = None if None in rounds else spread(rounds)
             missed -= {accuracy} if reached else set()
-            row += [reached, reached and per_round and scaled_cell(reached, sum(per_round))]
+            row += [reached, reached and per_round and reached.times(sum(per_round))]
         rows.append(row)
     columns = [*WHO, Column("figure", "figure")]
     for accuracy in wanted:
@@ -297,8 +307,3 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
         columns,
         rows if wanted else [],
     )
-
-
-def scaled_cell(value: Spread, factor: float) -> Spread:
-    """Mean and deviation times a factor."""
-    return Spread(value.mean * factor, None if value.std is None else value.std * factor, value.n)

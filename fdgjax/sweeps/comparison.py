@@ -109,7 +109,7 @@ def summary_figure(summary: Mapping[str, Any], name: str) -> Measured | None:
 
 def as_measured(own: Spread, images: float | None) -> Measured:
     """An accuracy in [0, 1] on so many test images, None where their number is unknown, in percent."""
-    return Measured(own.in_percent, 100 * image_error(own.mean, images) if images else 0.0)
+    return Measured(own.times(100), 100 * image_error(own.mean, images) if images else 0.0)
 
 
 def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> Measured | None:
@@ -173,8 +173,8 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
 def ranked_cells(figure: str, one: Ranked) -> list[str]:
     """A row of `ranked_markdown`."""
     scale = table_scale(figure)
-    scaled = one.spread if scale == 1 else one.spread.in_percent
-    cells = [SHOWN[figure], str(one.place or ""), one.name, mean_and_deviation(figure, *scaled[:2])]
+    shown_mean = mean_and_deviation(figure, *one.spread.times(scale)[:2])
+    cells = [SHOWN[figure], str(one.place or ""), one.name, shown_mean]
     cells += [str(one.spread.n), str(one.targets)]
     if one.behind is None:
         return [*cells, "", "", "", ""]
