@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from fdgjax.inference.client_models import compare
 from fdgjax.inference.trained_run import TrainedRun, open_trained
+from fdgjax.run.console import Console
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.errors import UserError
@@ -62,4 +62,4 @@ def show(run: Path, found: Mapping[str, Any]) -> None:
     for name, one in found["models"].items():
         unseen = (f"{one['ood']:.3f}", f"{one['most_predicted']} {one['share']:.3f}") if "ood" in one else ("", "")
         table.add_row(name, f"{one['id']:.3f}", *unseen)
-    Console().print(table)
+    Console().show(table)

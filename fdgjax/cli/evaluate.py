@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from fdgjax.cli.predict import add_run, check_output, chosen_of
@@ -32,7 +31,7 @@ from fdgjax.inference.images import predict_decoded
 from fdgjax.inference.labelled_samples import labelled_samples
 from fdgjax.inference.predictor import described, open_predictor
 from fdgjax.inference.program_use import SAMPLES
-from fdgjax.run.console import between
+from fdgjax.run.console import Console, between
 from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import config_of
 from fdgjax.utils.command import command, parser_of
@@ -69,12 +68,12 @@ def main(argv: Sequence[str]) -> int:
     found = class_figures(labels, probabilities.argmax(axis=1), predictor.class_names, domains)
     figures = figures_by_domain(labels, domains, probabilities, predictor.facts.get(THRESHOLD))
     skipped = sorted(set(samples.names) - {samples.names[place] for place in kept})
-    show(found, Console(), args, len(skipped), SAMPLES[described(predictor.facts)].many)
+    console = Console()
+    show(found, console, args, len(skipped), SAMPLES[described(predictor.facts)].many)
     if THRESHOLD in predictor.facts and len(predictor.class_names) == 2:
         at = f"p({printable(predictor.class_names[1])}) >= {predictor.facts[THRESHOLD]:.3f}"
-        words = f"above: by the most probable class; below: by {at}, where a figure needs a decision"
-        Console().print(words, markup=False, highlight=False, soft_wrap=True)
-    Console().print(figures_table(figures))
+        console.say(f"above: by the most probable class; below: by {at}, where a figure needs a decision")
+    console.show(figures_table(figures))
     if args.json:
         about = {"model": dict(predictor.facts), "path": str(args.run), "data": str(args.data), "skipped": skipped}
         write_json(args.json, about | as_json(found) | {"figures": figures})
@@ -152,24 +151,21 @@ def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: 
     """Prints the figures; `samples`: what samples are called."""
     left_out = f", {skipped:,} skipped" if skipped else ""
     accuracy = f"{in_words(found.accuracy)} of {found.accuracy.n:,} {samples}"
-    console.print(
+    console.say(
         f"{printable(args.run)} on {printable(args.data)}: accuracy {accuracy}{left_out}; means over classes: "
-        f"{', '.join(f'{name} {value:.3f}' for name, value in found.macro.items())}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        f"{', '.join(f'{name} {value:.3f}' for name, value in found.macro.items())}"
     )
     table = Table("class", "n", "recall", "predicted", "precision", "F1")
     for one in found.classes:
         cells = (str(one.recall.n), in_words(one.recall), str(one.precision.n), in_words(one.precision))
         table.add_row(printable(one.name), *cells, "" if one.f1 is None else f"{one.f1:.3f}")
-    console.print(table)
+    console.show(table)
     if found.domains:
         domains = Table("domain", "n", "accuracy")
         for name, own in found.domains.items():
             domains.add_row(printable(name), str(own.n), in_words(own))
-        console.print(domains)
-    console.print(confusion_table(found))
+        console.show(domains)
+    console.show(confusion_table(found))
 
 
 def in_words(one: Share) -> str:

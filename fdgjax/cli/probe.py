@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.evaluation.statistics import spread
 from fdgjax.inference.probes import keep, probe_run
+from fdgjax.run.console import Console
 from fdgjax.utils.command import command, parser_of, positive_number
 
 
@@ -59,4 +59,4 @@ def show(run: Path, found: Mapping[str, Any]) -> None:
         each = {what: spread([(seed[what] or {}).get(percent) for seed in seeds]) for what in shown}
         trained, deviation, *others = ("" if one is None else f"{one.mean:.3f}" for one in each.values())
         table.add_row(f"{percent} %", f"{trained} ± {deviation}" if deviation else trained, *others)
-    Console().print(table)
+    Console().show(table)

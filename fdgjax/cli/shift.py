@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from fdgjax.inference.domain_shift import measure_pairs
 from fdgjax.inference.trained_run import open_trained
+from fdgjax.run.console import Console
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.command import command, parser_of, positive_number
 
@@ -55,4 +55,4 @@ def show(found: Mapping[str, Any]) -> None:
             f"{pair['mutual_information']:.3f}",
             *(f"{np.mean(pair[key]):.3g} ± {np.std(pair[key]):.1g}" for key in ("covariance", "correlation")),
         )
-    Console().print(table)
+    Console().show(table)
