@@ -142,7 +142,7 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
     return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
 
 
-def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
+def handle_finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
     """After the last round: writes the model that predicts for this client to the client's own folder, that of the
     selected round if the request names one; replies with that round, `NEVER` for the last one, which is also written
     where this client was not asked to evaluate the selected one, or could not."""
@@ -169,7 +169,7 @@ ACTIONS: Mapping[str, Callable[[NodeSettings, Request, dict[str, Prepared]], Rep
     "describe": handle_describe,
     "train": handle_train,
     "evaluate": handle_evaluate,
-    "finish": finish,
+    "finish": handle_finish,
 }
 """A node's handlers, by a request's `action`."""
 
