@@ -13,6 +13,7 @@ from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.figure_kinds import in_table, larger_is_better, table_scale
 from fdgjax.evaluation.selection import ORACLE
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
+from fdgjax.run.records import by_seed
 from fdgjax.sweeps.cells import Cell, Figures, Published, as_name
 from fdgjax.sweeps.status import failure_line, hold, summary_of
 from fdgjax.utils.files import csv_text, write_text
@@ -149,10 +150,9 @@ def rankings(cells: Sequence[Cell], summaries: Mapping[str, Mapping[str, Any]]) 
             named += f" ({ORACLE})"
         # The name of a run without an unseen domain is the method's alone.
         place = as_name(cell.config.data.target) if cell.name == method else cell.name.removeprefix(f"{method}-")
-        each = summary.get("per_seed") or {cell.config.seed: summary}
-        for name, (seed, own) in itertools.product(names, each.items()):
+        for name, (seed, own) in itertools.product(names, by_seed(summary).items()):
             if (value := nested(own, name)) is not None:
-                methods.setdefault(name, {}).setdefault(named, {})[place, int(seed)] = value
+                methods.setdefault(name, {}).setdefault(named, {})[place, seed] = value
     return {name: ranking(of, larger_is_better(name)) for name, of in methods.items() if len(of) > 1}
 
 

@@ -2,7 +2,7 @@
 
 from fdgjax.run.records.checkpoints import Checkpoint, Checkpoints, History, newest_checkpoint, open_checkpoints
 from fdgjax.run.records.log import open_log
-from fdgjax.run.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
+from fdgjax.run.records.summary import TIMINGS, by_seed, mean_figures, summarise, summarise_seeds
 from fdgjax.run.records.versions import library_versions
 from fdgjax.run.records.workdir import (
     Workdir,
@@ -29,6 +29,7 @@ __all__ = [
     "Checkpoints",
     "History",
     "Workdir",
+    "by_seed",
     "check_data",
     "check_place",
     "check_workdir",
