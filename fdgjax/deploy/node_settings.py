@@ -1,4 +1,9 @@
-"""A node's own settings, which no other party sees, and how `--node-config` names them."""
+"""A node's own settings, which no other party sees, and how `--node-config` names them.
+
+`client` (its number), `images` (a folder) or `table` (a CSV or Parquet file), `states` (a folder), `fresh`, `held_out`
+(a folder or table for evaluation alone; 'none' to train on all samples and evaluate on none), `smallest` and `epsilon`;
+see `NodeSettings`.
+"""
 
 import math
 from collections.abc import Mapping
