@@ -6,6 +6,7 @@ from fdgjax.run.records.summary import TIMINGS, by_seed, mean_figures, summarise
 from fdgjax.run.records.versions import library_versions
 from fdgjax.run.records.workdir import (
     Workdir,
+    begun_with,
     check_data,
     check_place,
     check_workdir,
@@ -29,6 +30,7 @@ __all__ = [
     "Checkpoints",
     "History",
     "Workdir",
+    "begun_with",
     "by_seed",
     "check_data",
     "check_place",

@@ -157,12 +157,17 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
     return {**content, "config": completed(content["config"])}
 
 
+def begun_with(path: Path) -> dict[str, Any]:
+    """`read_config_file` of the run in a folder; empty if there is none."""
+    workdir = Workdir(path)
+    return read_config_file(workdir) if workdir.config.is_file() else {}
+
+
 def note_programs(path: Path) -> str:
     """A note for a folder whose run began with other versions of the libraries, or at another commit, than it goes on
     with; else empty. What its `config.json` does not record is not compared; without an entry for the commit, it is of
     an earlier version."""
-    workdir = Workdir(path)
-    content = read_config_file(workdir) if workdir.config.is_file() else {}
+    content = begun_with(path)
     there = {**content.get("versions", {}), "commit": content.get("commit", "")}
     here = {**library_versions(), "commit": commit()}
     names = [name for name, own in here.items() if own and there.get(name) and there[name] != own]
