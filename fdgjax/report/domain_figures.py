@@ -25,7 +25,7 @@ from fdgjax.report.drawing import (
 )
 from fdgjax.report.escaping import for_figure
 from fdgjax.report.figures import figure_of, keys_of, percent_axis, series_of, side_by_side, table_of
-from fdgjax.report.reading import Run, by_panel, names_in
+from fdgjax.report.reading import Run, by_panel, by_series, names_in
 from fdgjax.report.references import line_keys, lines_of
 from fdgjax.report.tables import evenness
 
@@ -98,13 +98,12 @@ def dots_of(runs: Sequence[Run], figure: str, name: str) -> Figure | None:
       name: of the panel.
     """
     there = [run for run in runs if run.values(figure)]
-    numbers, panels = series_of(runs), list(by_panel(there))
-    drawn = list(series_of(there))
+    numbers, panels, drawn = series_of(runs), list(by_panel(there)), by_series(there)
     if len(drawn) < 2:
         return None
     with sheet(6.4, 3.4) as (drawing, axes):
-        for place, series in enumerate(drawn):
-            mine = sorted((panels.index(run.panel), run.values(figure)) for run in there if run.series == series)
+        for place, (series, of_series) in enumerate(drawn.items()):
+            mine = sorted((panels.index(run.panel), run.values(figure)) for run in of_series)
             shift = 0.7 * ((place + 0.5) / len(drawn) - 0.5)
             look: Any = {"color": colour(numbers[series]), "marker": marker(numbers[series])}
             for x, values in mine:
