@@ -30,13 +30,13 @@ def state_file(settings: NodeSettings, terms: Terms) -> Path:
     every = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
     changed = {"method": terms.config.method.name, **changed_keys(terms.config), "rounds": 0}
     before, now = (
-        settings.states / f"{digest_of(named, terms)}-client{settings.client}"
+        settings.states / f"{experiment_digest(named, terms)}-client{settings.client}"
         for named in (every, dict(sorted(changed.items())))
     )
     return (before if before.is_dir() else now) / "state.npz"
 
 
-def digest_of(keys: Mapping[str, Any], terms: Terms) -> str:
+def experiment_digest(keys: Mapping[str, Any], terms: Terms) -> str:
     """A digest of these keys of the config and of what else the parties agreed on."""
     encoding = "" if terms.encoding is None else repr(encoding_to_plain(terms.encoding))
     return hashlib.sha256(repr((keys, *federation_facts(terms).values(), encoding)).encode()).hexdigest()[:16]

@@ -63,14 +63,14 @@ def serve(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] |
     log = settings.states / MESSAGES
     try:
         log_message(log, NODE, RECEIVED, settings.client, request)
-        reply = reply_to(settings, request, nodes)
+        reply = handled(settings, request, nodes)
         log_message(log, NODE, SENT, settings.client, request, reply)
     except UserError as error:
         return Reply(settings.client, {}, {}, str(error))
     return reply
 
 
-def reply_to(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] | None) -> Reply:
+def handled(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] | None) -> Reply:
     """See `serve`; nothing is logged."""
     begin = time.perf_counter()
     try:

@@ -55,7 +55,7 @@ class Wire:
 
 @pytest.fixture
 def wire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wire:
-    monkeypatch.setattr("fdgjax.deploy.request_handlers.reply_to", answer)
+    monkeypatch.setattr("fdgjax.deploy.request_handlers.handled", answer)
     return Wire(tmp_path)
 
 
