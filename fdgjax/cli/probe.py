@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     changes = {key: getattr(args, key) for key in ("percent", "layer", "repeats") if getattr(args, key)}
     for run in args.runs:
         found = probe_run(run, args.data_dir, changes)
-        keep(run / "probes.json", found)
+        keep(run, found)
         show(run, found)
     return 0
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from fdgjax.inference.domain_shift import measure_pairs
+from fdgjax.inference.domain_shift import SHIFT, measure_pairs
 from fdgjax.inference.trained_run import open_trained
 from fdgjax.run.console import Console
 from fdgjax.utils.checksums import write_checked_json
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     """
     args = parse(argv)
     found = measure_pairs(open_trained(args.run, args.data_dir), args.batches, args.repeats)
-    write_checked_json(args.run / "domain_shift.json", found)
+    write_checked_json(args.run / SHIFT, found)
     show(found)
     return 0
 
