@@ -18,7 +18,7 @@ from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.device_choice import prepare_cpu
 from fdgjax.run.memory_check import lacks_memory
-from fdgjax.run.records import description_of, open_workdir
+from fdgjax.run.records import Workdir, description_of, open_workdir
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.comparison import mean_and_deviation, summary_figure, write_tables
@@ -56,7 +56,7 @@ def check_folders(sweep: Sweep) -> None:
     """Raises a `UserError` if a cell's folder holds another experiment, such as the same cell at another scale, or one
     with other samples than another cell's of the same data."""
     for cell in sweep.shown:
-        if (sweep.out / cell.name / "config.json").exists():
+        if Workdir(sweep.out / cell.name).config.exists():
             open_workdir(sweep.out / cell.name, read_config(cell.config))
     check_one_data(sweep)
 
