@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.evaluation.best_set import best_set, mean_of_domains, prediction_interval
+from fdgjax.run.records import by_seed
 from fdgjax.sweeps.cells import SPECS, read_spec
-from fdgjax.sweeps.choice import cheapest, figures, not_behind, seeds_in
+from fdgjax.sweeps.choice import cheapest, figures, not_behind
 from fdgjax.sweeps.choice_record import Judged
 from fdgjax.sweeps.status import summary_of
 from fdgjax.utils.command import command
@@ -82,7 +83,7 @@ def keep(folder: Path, name: str) -> None:
         if not summary:
             continue
         cost = summary["bytes_up_per_round"] + summary["bytes_down_per_round"], summary["seconds_per_round"]
-        each = zip(seeds_in(summary), figures(summary, "id_accuracy"), figures(summary, "ood_accuracy"), strict=True)
+        each = zip(by_seed(summary), figures(summary, "id_accuracy"), figures(summary, "ood_accuracy"), strict=True)
         method = cell.config.method.name
         rows += [ChoiceRow(method, data.target, data.excluded, seed, own, ood, *cost) for seed, own, ood in each]
     write_rows(FOLDER / f"{name}.csv", ChoiceRow._fields, rows)

@@ -84,7 +84,7 @@ def cells_of(figures: Mapping[str, Values], method: str) -> list[str]:
     if method not in figures:
         return ["", ""]
     own, difference = over_targets(figures[method]), paired(figures[method], figures[REFERENCE])
-    shown = "" if own is None else mean_and_deviation("accuracy", *own.in_percent[:2])
+    shown = "" if own is None else mean_and_deviation("accuracy", *own.times(100)[:2])
     if method == REFERENCE or difference is None:
         return [shown, ""]
     mark = {"ahead": " ▲", "behind": " ▼"}.get(difference.words, "")

@@ -102,7 +102,7 @@ def mean_of(cell: KeptCell, figure: str) -> str:
     found = spread([seed.figures.get(figure) for seed in cell.seeds])
     if found is None:
         return ""
-    return mean_and_deviation(figure, *found.in_percent[:2]) if "accuracy" in figure else f"{found.mean:.2f}"
+    return mean_and_deviation(figure, *found.times(100)[:2]) if "accuracy" in figure else f"{found.mean:.2f}"
 
 
 PACS = {

@@ -12,9 +12,10 @@ from fdgjax.evaluation.statistics import spread
 from fdgjax.inference.excluded_domains import excluded_accuracies
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import silent_console
+from fdgjax.run.records import by_seed
 from fdgjax.sweeps.cells import check_names
 from fdgjax.sweeps.coalitions import Coalitions
-from fdgjax.sweeps.status import failure_of, summary_of
+from fdgjax.sweeps.status import failure_line, summary_of
 from fdgjax.sweeps.work import Sweep, begin, work_on_cells
 from fdgjax.utils.errors import UserError
 
@@ -82,13 +83,12 @@ def accuracies_in(out: Path, name: str, domains: tuple[str, ...], data_dir: str)
     and those on all images of domains that took no part."""
     summary = summary_of(out, name)
     if not summary:
-        reason = failure_of(out, name).partition("\n")[0] or "it is not finished"
+        reason = failure_line(out, name) or "it is not finished"
         raise UserError(f"the coalition {out / name} has no result ({reason}); expected all to be trained")
     absent = excluded_accuracies(out / name, data_dir) if summary.get("excluded") else {}
-    per_seed: Mapping[str, Any] = summary.get("per_seed") or {str(summary["seed"]): summary}
     return {
-        int(seed): np.array([(own["per_domain_accuracy"] | absent.get(seed, {}))[domain] for domain in domains])
-        for seed, own in per_seed.items()
+        seed: np.array([(own["per_domain_accuracy"] | absent.get(str(seed), {}))[domain] for domain in domains])
+        for seed, own in by_seed(summary).items()
     }
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ml_collections import ConfigDict
 
 from fdgjax.cli.subcommands import files_of_with
-from fdgjax.cli.sweep import planned
+from fdgjax.cli.sweep import planned, train_cells
 from fdgjax.config import DataConfig, read_config
 from fdgjax.config.command_line import is_override, overrides_in, set_keys
 from fdgjax.config.presets import PRESETS
@@ -34,16 +34,14 @@ from fdgjax.inference.safeguards import keep_safeguards
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
 from fdgjax.run.reopen import rebuilt
-from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.choice import no_choice, read_choice
 from fdgjax.sweeps.choice_record import CHOICE, kept_choice, write_choice
 from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, run_name, trained_config
 from fdgjax.sweeps.grid import base_configs, figures_of, split
 from fdgjax.sweeps.options import add_cells, single_values, sweep_of
-from fdgjax.sweeps.processes import Job, conduct
-from fdgjax.sweeps.status import failure_of
-from fdgjax.sweeps.work import Sweep, begin, stopped_sweep, unfinished, work_on_cells
+from fdgjax.sweeps.status import failure_line
+from fdgjax.sweeps.work import Sweep, left_over, unfinished
 from fdgjax.utils.command import command, positive_number, with_words
 from fdgjax.utils.errors import UserError, printable
 
@@ -99,17 +97,16 @@ def main(argv: Sequence[str]) -> int:
         print("\n".join([*unfit, *planned(asked.sweep)]))
         return 0
     sweep, begun = asked.sweep, time.monotonic()
-    job = Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, asked))
-    status = conduct(job, args, ["choose", *argv[1:]])
+    status = train_cells(sweep, partial(end, asked), args, ["choose", *argv[1:]])
     if status == LEFT_TO_OTHERS:
         return 0
     if status or not args.train or args.worker:
         return status
     last = training(asked)
-    job = Job(partial(begin, last), partial(work_on_cells, last), partial(trained, last, asked.choosing.domains))
     # A budget of 0 is none.
     left = args.time_budget and max(args.time_budget - (time.monotonic() - begun), 1.0)
-    return conduct(job, argparse.Namespace(**vars(args) | {"jobs": 1, "time_budget": left}), [])
+    alone = argparse.Namespace(**vars(args) | {"jobs": 1, "time_budget": left})
+    return train_cells(last, partial(trained, last, asked.choosing.domains), alone, [])
 
 
 def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[str]) -> Asked:
@@ -166,9 +163,7 @@ def end(asked: Asked, console: Console, stopped: bool) -> int:
       Interrupted: stopped before all was done.
     """
     sweep, args = asked.sweep, asked.args
-    left = unfinished(sweep._replace(cells=sweep.shown))
-    if left and stopped:
-        raise Interrupted(stopped_sweep(sweep))
+    left = left_over(sweep, sweep.shown, stopped)
     if left:
         names = ", ".join(cell.name for cell in left)
         console.say(f"{len(left)} runs are left to other shares or processes: {names}; then the same command chooses")
@@ -196,12 +191,10 @@ def trained(sweep: Sweep, domains: Sequence[str], console: Console, stopped: boo
     """Keeps what the trained run's predictions are compared with, and how these did on each of the domains in the runs
     of the choice, and says where it is. Returns the exit status; raises like `end`."""
     (cell,) = sweep.cells
-    if reason := failure_of(sweep.out, cell.name):
-        console.say(f"{cell.name} failed: {reason.partition(chr(10))[0]}")
+    if reason := failure_line(sweep.out, cell.name):
+        console.say(f"{cell.name} failed: {reason}")
         return 1
-    if unfinished(sweep):
-        if stopped:
-            raise Interrupted(stopped_sweep(sweep))
+    if left_over(sweep, sweep.cells, stopped):
         console.say(f"held or lost by other processes: {cell.name}; once these have ended, the same command goes on")
         return 1
     path, recommended = sweep.out / cell.name, cell.name.removeprefix("trained-")

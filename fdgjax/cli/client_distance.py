@@ -11,18 +11,17 @@ may predict only that class: the most predicted class and its share stand beside
 and written to `RUN/apart.json`.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from fdgjax.inference.client_models import compare
 from fdgjax.inference.trained_run import TrainedRun, open_trained
+from fdgjax.run.console import Console
 from fdgjax.utils.checksums import write_checked_json
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.errors import UserError
 
 
@@ -33,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       The exit status: 0 when done, 2 for a mistake in the input.
     """
-    parser = argparse.ArgumentParser(prog="fdgjax apart", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("apart", __doc__)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     args = parser.parse_args(argv[1:])
@@ -63,4 +62,4 @@ def show(run: Path, found: Mapping[str, Any]) -> None:
     for name, one in found["models"].items():
         unseen = (f"{one['ood']:.3f}", f"{one['most_predicted']} {one['share']:.3f}") if "ood" in one else ("", "")
         table.add_row(name, f"{one['id']:.3f}", *unseen)
-    Console().print(table)
+    Console().show(table)

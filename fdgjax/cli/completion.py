@@ -6,7 +6,6 @@ Libraries for completion read argparse, which knows nothing of a config's keys. 
 script, and no Python starts when TAB is pressed.
 """
 
-import argparse
 from collections.abc import Sequence
 from string import Template
 
@@ -15,7 +14,7 @@ from fdgjax.config import make_config
 from fdgjax.config.command_line import leaves
 from fdgjax.config.presets import PRESETS
 from fdgjax.methods import METHODS
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, parser_of
 
 SCRIPT = """\
 _fdgjax() {
@@ -51,7 +50,7 @@ class Words(Template):
 @command
 def main(argv: Sequence[str]) -> int:
     """Prints the script; returns the exit status."""
-    argparse.ArgumentParser(prog="fdgjax completion", description=str(__doc__).partition("\n")[0]).parse_args(argv[1:])
+    parser_of("completion", __doc__).parse_args(argv[1:])
     keys = dict.fromkeys(key for name in METHODS for key in leaves(make_config(name)))
     words = {"commands": COMMANDS, "methods": METHODS, "presets": PRESETS}
     written = {name: " ".join(found) for name, found in words.items()}

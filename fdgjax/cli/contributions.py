@@ -17,18 +17,16 @@ from functools import partial
 from ml_collections import ConfigDict
 
 from fdgjax.api.contributions import as_json, read_contributions
-from fdgjax.cli.sweep import begin, planned
+from fdgjax.cli.sweep import planned, train_cells
 from fdgjax.config.command_line import check_words, is_override, overrides_in, set_keys
 from fdgjax.report.contributions import contributions_markdown, contributions_picture
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
-from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.coalitions import EXACT, ORDERS, Coalitions, coalitions_of
 from fdgjax.sweeps.grid import base_configs
 from fdgjax.sweeps.options import add_cells, single_values, sweep_of
-from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.status import failure_of
-from fdgjax.sweeps.work import Sweep, stopped_sweep, unfinished, work_on_cells
+from fdgjax.sweeps.work import Sweep, left_over, unfinished
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.command import command, positive_number
 from fdgjax.utils.errors import UserError, check_library, printable
@@ -81,8 +79,7 @@ def main(argv: Sequence[str]) -> int:
         print("\n".join(planned(sweep)))
         return 0
     check_library("contributions.png", "matplotlib", "report")
-    job = Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, game, sweep))
-    return conduct(job, args, ["contributions", *argv[1:]])
+    return train_cells(sweep, partial(end, game, sweep), args, ["contributions", *argv[1:]])
 
 
 def config_of(args: argparse.Namespace, words: Sequence[str]) -> ConfigDict:
@@ -100,9 +97,7 @@ def end(game: Coalitions, sweep: Sweep, console: Console, stopped: bool) -> int:
     Raises:
       Interrupted: stopped before all was done.
     """
-    left = unfinished(sweep._replace(cells=sweep.shown))
-    if left and stopped:
-        raise Interrupted(stopped_sweep(sweep))
+    left = left_over(sweep, sweep.shown, stopped)
     failed = [cell.name for cell in sweep.shown if failure_of(sweep.out, cell.name)]
     if left or failed:
         names = ", ".join([*failed, *(cell.name for cell in left)])

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from fdgjax.cli.predict import add_run, check_output, chosen_of
@@ -32,10 +31,10 @@ from fdgjax.inference.images import predict_decoded
 from fdgjax.inference.labelled_samples import labelled_samples
 from fdgjax.inference.predictor import described, open_predictor
 from fdgjax.inference.program_use import SAMPLES
-from fdgjax.run.console import between
+from fdgjax.run.console import Console, between
 from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import config_of
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import csv_text, write_json, write_text
 from fdgjax.utils.words import words_of
@@ -69,12 +68,12 @@ def main(argv: Sequence[str]) -> int:
     found = class_figures(labels, probabilities.argmax(axis=1), predictor.class_names, domains)
     figures = figures_by_domain(labels, domains, probabilities, predictor.facts.get(THRESHOLD))
     skipped = sorted(set(samples.names) - {samples.names[place] for place in kept})
-    show(found, Console(), args, len(skipped), SAMPLES[described(predictor.facts)].many)
+    console = Console()
+    show(found, console, args, len(skipped), SAMPLES[described(predictor.facts)].many)
     if THRESHOLD in predictor.facts and len(predictor.class_names) == 2:
         at = f"p({printable(predictor.class_names[1])}) >= {predictor.facts[THRESHOLD]:.3f}"
-        words = f"above: by the most probable class; below: by {at}, where a figure needs a decision"
-        Console().print(words, markup=False, highlight=False, soft_wrap=True)
-    Console().print(figures_table(figures))
+        console.say(f"above: by the most probable class; below: by {at}, where a figure needs a decision")
+    console.show(figures_table(figures))
     if args.json:
         about = {"model": dict(predictor.facts), "path": str(args.run), "data": str(args.data), "skipped": skipped}
         write_json(args.json, about | as_json(found) | {"figures": figures})
@@ -139,7 +138,7 @@ def figures_table(figures: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="fdgjax evaluate", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("evaluate", __doc__)
     add_run(parser, "RUN|EXPORT", "folder of a run, with its checkpoints, or of an export")
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="[<domain>/]<class>/*, a table, or a folder of tables")
@@ -151,33 +150,27 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def show(found: Evaluated, console: Console, args: argparse.Namespace, skipped: int, samples: str) -> None:
     """Prints the figures; `samples`: what samples are called."""
     left_out = f", {skipped:,} skipped" if skipped else ""
-    accuracy = in_words(found.accuracy, f" of {{n:,}} {samples}")
-    console.print(
+    accuracy = f"{in_words(found.accuracy)} of {found.accuracy.n:,} {samples}"
+    console.say(
         f"{printable(args.run)} on {printable(args.data)}: accuracy {accuracy}{left_out}; means over classes: "
-        f"{', '.join(f'{name} {value:.3f}' for name, value in found.macro.items())}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        f"{', '.join(f'{name} {value:.3f}' for name, value in found.macro.items())}"
     )
     table = Table("class", "n", "recall", "predicted", "precision", "F1")
     for one in found.classes:
-        cells = (str(one.recall.n), in_words(one.recall, ""), str(one.precision.n), in_words(one.precision, ""))
+        cells = (str(one.recall.n), in_words(one.recall), str(one.precision.n), in_words(one.precision))
         table.add_row(printable(one.name), *cells, "" if one.f1 is None else f"{one.f1:.3f}")
-    console.print(table)
+    console.show(table)
     if found.domains:
         domains = Table("domain", "n", "accuracy")
         for name, own in found.domains.items():
-            domains.add_row(printable(name), str(own.n), in_words(own, ""))
-        console.print(domains)
-    console.print(confusion_table(found))
+            domains.add_row(printable(name), str(own.n), in_words(own))
+        console.show(domains)
+    console.show(confusion_table(found))
 
 
-def in_words(one: Share, unit: str) -> str:
-    """A share with its interval: `0.875 (0.64 to 0.97) of 16 images`; empty for none."""
-    if one.value is None or one.interval is None:
-        return ""
-    low, high = one.interval
-    return f"{one.value:.3f} ({low:.2f} to {high:.2f})" + unit.format(n=one.n)
+def in_words(one: Share) -> str:
+    """A share with its interval: `0.875 (0.64 to 0.97)`; empty for none."""
+    return "" if one.value is None else f"{one.value:.3f}{between(one.interval)}"
 
 
 def confusion_table(found: Evaluated) -> Table:

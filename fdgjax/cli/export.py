@@ -7,7 +7,6 @@ DIR gets `model.safetensors`, the variables by name; `program.bin`, a StableHLO 
 images as bytes to probabilities, for any batch size; `model.json`, the classes; and README.md, the model card.
 """
 
-import argparse
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from fdgjax.cli.predict import add_run, chosen_of
 from fdgjax.deploy.finished_model import SUFFIX, open_model, refuse_deployment
 from fdgjax.inference.classifier import BY_DEFAULT, open_classifier
 from fdgjax.inference.exporting import NAMES, check_out, export
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.errors import UserError, printable
 
 
@@ -24,7 +23,7 @@ from fdgjax.utils.errors import UserError, printable
 def main(argv: Sequence[str]) -> int:
     """Writes the export; returns the exit status, 2 for a mistake in the input."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    parser = argparse.ArgumentParser(prog="fdgjax export", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("export", __doc__)
     add_run(parser, "RUN", "folder of a run, with its checkpoints")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new or empty folder, or an export's")
     parser.add_argument(

@@ -5,7 +5,6 @@ fdgjax methods NAME           one method: equations, what it needs, its hyperpar
 fdgjax methods [NAME] --facts a table in Markdown: who has labels, what is trained, and how much is sent
 """
 
-import argparse
 import ast
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ import fdgjax.methods
 from fdgjax.config import make_config
 from fdgjax.config.help import WIDTH, explained, pages_named
 from fdgjax.methods import METHODS, Entry
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.registry import lookup
 
 HEADINGS = {"clients": "labels at the clients", "server": "labels at the server", "nowhere": "no labels"}
@@ -25,7 +24,7 @@ HEADINGS = {"clients": "labels at the clients", "server": "labels at the server"
 @command
 def main(argv: Sequence[str]) -> int:
     """Prints the list, or one method; returns the exit status, 2 for a method that does not exist."""
-    parser = argparse.ArgumentParser(prog="fdgjax methods", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("methods", __doc__)
     parser.add_argument("name", nargs="?", metavar="NAME", help="a method to explain; without it, a list")
     parser.add_argument("--facts", action="store_true", help="a table of labels, models and bytes instead")
     args = parser.parse_args(argv[1:])

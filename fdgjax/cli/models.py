@@ -4,12 +4,11 @@ fdgjax models
 fdgjax models --cost [--image_size 224] [--classes 10]
 """
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 
 from fdgjax.models import MODELS, UNITS, Backbone
 from fdgjax.models.cost import cost
-from fdgjax.utils.command import command, positive_number
+from fdgjax.utils.command import command, parser_of, positive_number
 from fdgjax.utils.errors import UserError
 
 ROW = "{:20s} {:12s} {:>16s} {:>10s} {:>26s}"
@@ -44,7 +43,7 @@ def listing(models: Mapping[str, Backbone]) -> Iterator[str]:
 @command
 def main(argv: Sequence[str]) -> int:
     """Prints the list, or the table of costs."""
-    parser = argparse.ArgumentParser(prog="fdgjax models", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("models", __doc__)
     parser.add_argument("--cost", action="store_true", help="parameters, bytes and multiply-adds instead of summaries")
     parser.add_argument("--image_size", type=positive_number, default=224, help="height and width of RGB images")
     parser.add_argument("--classes", type=positive_number, default=10)

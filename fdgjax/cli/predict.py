@@ -43,7 +43,7 @@ from fdgjax.inference.predictor import Predictor, described, open_predictor
 from fdgjax.inference.program_use import SAMPLES
 from fdgjax.inference.safeguards import COVERAGE
 from fdgjax.run.records import Workdir
-from fdgjax.utils.command import command, whole_number
+from fdgjax.utils.command import command, parser_of, whole_number
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import csv_text, write_text
 
@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="fdgjax predict", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("predict", __doc__)
     add_run(parser, "RUN|EXPORT", "folder of a run, with its checkpoints, or of an export")
     parser.add_argument(
         "samples", type=Path, nargs="+", metavar="SAMPLES", help="image files, tables or arrays, or folders"

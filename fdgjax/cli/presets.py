@@ -5,19 +5,18 @@
 `fdgjax train --config=METHOD:PRESET --help` shows every key's value.
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
 
 from fdgjax.config.presets import PRESETS, PURPOSES, dataset_of
 from fdgjax.config.schema import Config
 from fdgjax.data.sources.loading import DATASETS, FROM_FILES
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, parser_of
 
 
 @command
 def main(argv: Sequence[str]) -> int:
     """Prints the list."""
-    argparse.ArgumentParser(prog="fdgjax presets", description=str(__doc__).partition("\n")[0]).parse_args(argv[1:])
+    parser_of("presets", __doc__).parse_args(argv[1:])
     for line in listing():
         print(line)
     return 0

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from fdgjax.evaluation.linear_probe import LAYERS
 from fdgjax.evaluation.statistics import spread
 from fdgjax.inference.probes import keep, probe_run
-from fdgjax.utils.command import command, positive_number
+from fdgjax.run.console import Console
+from fdgjax.utils.command import command, parser_of, positive_number
 
 
 @command
@@ -32,14 +32,14 @@ def main(argv: Sequence[str]) -> int:
     changes = {key: getattr(args, key) for key in ("percent", "layer", "repeats") if getattr(args, key)}
     for run in args.runs:
         found = probe_run(run, args.data_dir, changes)
-        keep(run / "probes.json", found)
+        keep(run, found)
         show(run, found)
     return 0
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="fdgjax probe", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("probe", __doc__)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     parser.add_argument("--percent", default="", help="percentages of labelled samples, with commas")
@@ -59,4 +59,4 @@ def show(run: Path, found: Mapping[str, Any]) -> None:
         each = {what: spread([(seed[what] or {}).get(percent) for seed in seeds]) for what in shown}
         trained, deviation, *others = ("" if one is None else f"{one.mean:.3f}" for one in each.values())
         table.add_row(f"{percent} %", f"{trained} ± {deviation}" if deviation else trained, *others)
-    Console().print(table)
+    Console().show(table)

@@ -20,7 +20,7 @@ from fdgjax.report.making import PAGE, report, with_trained_state, write
 from fdgjax.report.published import with_published
 from fdgjax.report.reading import read_runs
 from fdgjax.run.console import Console
-from fdgjax.utils.command import command, with_words
+from fdgjax.utils.command import command, parser_of, with_words
 from fdgjax.utils.errors import UserError, check_library, printable
 
 NEEDED = ("matplotlib", "jinja2")
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="fdgjax report", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("report", __doc__)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help="folders of runs, or that hold such")
     parser.add_argument("--out", type=Path, required=True, help="folder of the report")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the runs")

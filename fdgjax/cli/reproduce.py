@@ -9,13 +9,12 @@ worse by the rule of docs/many_runs.md, or `reduced` at a smaller scale than the
 mislead.
 """
 
-import argparse
 from collections.abc import Sequence
 
 from fdgjax.cli.sweep import spec_cells, start_sweep
 from fdgjax.sweeps.options import add_options
 from fdgjax.sweeps.papers import EXPERIMENTS
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.registry import lookup
 
 
@@ -23,7 +22,7 @@ from fdgjax.utils.registry import lookup
 def main(argv: Sequence[str]) -> int:
     """Runs the experiment; returns the exit status of `fdgjax.cli.sweep.start_sweep`, 2 for a name that does not
     exist."""
-    parser = argparse.ArgumentParser(prog="fdgjax reproduce", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("reproduce", __doc__)
     parser.add_argument("name", metavar="NAME", help=", ".join(EXPERIMENTS))
     add_options(parser)
     args = parser.parse_args(argv[1:])

@@ -5,7 +5,6 @@
 DIR is a folder of a run, or one that holds such at any depth; `runs` without it.
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from fdgjax.report.settings import differing_keys, settings_of
 from fdgjax.run.console import headlines
 from fdgjax.run.records import Workdir
 from fdgjax.run.records.summary import mean_figures
-from fdgjax.utils.command import command
+from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import lock
 
@@ -25,7 +24,7 @@ HEAD = ("run", "method", "data", "unseen", "round", "state", "figures")
 @command
 def main(argv: Sequence[str]) -> int:
     """Prints the table; returns the exit status, 2 for a folder without runs."""
-    parser = argparse.ArgumentParser(prog="fdgjax runs", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("runs", __doc__)
     parser.add_argument("folders", type=Path, nargs="*", default=[Path("runs")], metavar="DIR", help="default: runs")
     parser.add_argument("--compare", action="store_true", help="also the keys of the config that differ")
     args = parser.parse_args(argv[1:])

@@ -34,7 +34,7 @@ from fdgjax.sweeps.share import share_of
 from fdgjax.sweeps.space import ACCURACY, Range, Search, check_figure, refuse_unseen, space_of
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
-from fdgjax.utils.command import command, positive_number, whole_number, with_words
+from fdgjax.utils.command import command, parser_of, positive_number, whole_number, with_words
 from fdgjax.utils.errors import UserError, check_library
 from fdgjax.utils.files import make_folder
 
@@ -43,7 +43,7 @@ LIBRARY = "optuna"
 
 def parser() -> argparse.ArgumentParser:
     """The options of a search."""
-    made = argparse.ArgumentParser(prog="fdgjax search", description=str(__doc__).partition("\n")[0])
+    made = parser_of("search", __doc__)
     add = made.add_argument
     add("config", metavar="METHOD[:PRESET]", help="the config whose method is tuned, as of --config")
     add_common(made)

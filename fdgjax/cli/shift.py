@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from fdgjax.inference.domain_shift import measure_pairs
+from fdgjax.inference.domain_shift import SHIFT, measure_pairs
 from fdgjax.inference.trained_run import open_trained
+from fdgjax.run.console import Console
 from fdgjax.utils.checksums import write_checked_json
-from fdgjax.utils.command import command, positive_number
+from fdgjax.utils.command import command, parser_of, positive_number
 
 
 @command
@@ -31,14 +31,14 @@ def main(argv: Sequence[str]) -> int:
     """
     args = parse(argv)
     found = measure_pairs(open_trained(args.run, args.data_dir), args.batches, args.repeats)
-    write_checked_json(args.run / "domain_shift.json", found)
+    write_checked_json(args.run / SHIFT, found)
     show(found)
     return 0
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
-    parser = argparse.ArgumentParser(prog="fdgjax shift", description=str(__doc__).partition("\n")[0])
+    parser = parser_of("shift", __doc__)
     parser.add_argument("run", type=Path, help="folder of a run")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the run")
     parser.add_argument("--batches", type=positive_number, default=20, help="minibatches for each gradient")
@@ -55,4 +55,4 @@ def show(found: Mapping[str, Any]) -> None:
             f"{pair['mutual_information']:.3f}",
             *(f"{np.mean(pair[key]):.3g} ± {np.std(pair[key]):.1g}" for key in ("covariance", "correlation")),
         )
-    Console().print(table)
+    Console().show(table)

@@ -13,21 +13,20 @@ those of SPEC.csv if there is such a file.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
 
 from fdgjax.config import read_config, seeds_of
 from fdgjax.run.console import Console
-from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.cells import Cell, Figures, own_specs, read_published, read_spec, spec_file
 from fdgjax.sweeps.comparison import write_tables
 from fdgjax.sweeps.grid import add_grid, grid
 from fdgjax.sweeps.options import PAPER, add_options, spanned, sweep_of
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.status import failure_of, summary_of
-from fdgjax.sweeps.work import Sweep, begin, check_folders, stopped_sweep, unfinished, work_on_cells
+from fdgjax.sweeps.work import Sweep, begin, check_folders, left_over, work_on_cells
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 
@@ -99,7 +98,14 @@ def start_sweep(cells: Sequence[Cell], published: Figures, args: argparse.Namesp
         check_folders(sweep)
         print("\n".join(planned(sweep)))
         return 0
-    return conduct(Job(partial(begin, sweep), partial(work_on_cells, sweep), partial(end, sweep)), args, command)
+    return train_cells(sweep, partial(end, sweep), args, command)
+
+
+def train_cells(
+    sweep: Sweep, end: Callable[[Console, bool], int], args: argparse.Namespace, command: Sequence[str]
+) -> int:
+    """Trains a sweep's cells, in this process or in workers, and then calls `end`; see `Job` and `conduct`."""
+    return conduct(Job(partial(begin, sweep), partial(work_on_cells, sweep), end), args, command)
 
 
 def planned(sweep: Sweep) -> list[str]:
@@ -120,9 +126,7 @@ def end(sweep: Sweep, console: Console, stopped: bool) -> int:
       Interrupted: the sweep was stopped before all cells were done.
     """
     write_tables(sweep.shown, sweep.out, sweep.published)
-    left = unfinished(sweep)
-    if left and stopped:
-        raise Interrupted(stopped_sweep(sweep))
+    left = left_over(sweep, sweep.cells, stopped)
     console.say((sweep.out / "table.md").read_text())
     failed = [cell.name for cell in sweep.cells if failure_of(sweep.out, cell.name)]
     if failed:

@@ -4,8 +4,8 @@ Methods need no second implementation: a node runs `engine.round.client_round` a
 `engine.round.server_round`, each on what it holds. Messages travel by any `wire.Transport`: by Flower, or within one
 process, for tests.
 
-- All parties: what they agree on (`terms`), the messages (`wire`), who holds which state (`placement`), secrets and
-  accounts of privacy (`account`, `privacy`).
+- All parties: what they agree on (`terms`), the messages (`wire`), arrays by path (`leaves`), who holds which state
+  (`placement`), secrets and accounts of privacy (`account`, `privacy`).
 - A node: its samples (`own_samples`, `image_folder`), its part of a round (`node`), its counts (`evaluation`), its own
   settings (`node_settings`), what it does with a request (`request_handlers`), and what it keeps (`kept`).
 - The server: its part of a round (`server`), what it sends (`requests`), all rounds (`rounds`) and their figures

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.deploy.placement import Leaves
+from fdgjax.deploy.leaves import Leaves
 from fdgjax.engine.privacy import Exposure, spent
 from fdgjax.utils.chacha import secret_key
 from fdgjax.utils.errors import UserError

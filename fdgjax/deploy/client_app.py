@@ -1,11 +1,6 @@
 """Flower's ClientApp: hands a message to the node's request handlers and returns their reply.
 
 `flower-supernode` runs it in a fresh process for each message, `fdgjax.deploy.worker` in one for all.
-
-Each node sets its own settings in `--node-config`: `client` (its number), `images` (a
-folder) or `table` (a CSV or Parquet file), `states` (a folder), `fresh`, `held_out` (a folder or table for evaluation
-alone; 'none' to train on all samples and evaluate on none), `smallest` (of fewer samples no counts are sent), and
-`epsilon` (see `NodeSettings`).
 """
 
 import logging

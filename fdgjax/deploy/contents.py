@@ -8,7 +8,7 @@ import numpy as np
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.deploy.evaluated_rounds import counts_like
 from fdgjax.deploy.evaluation import has_predictions, probe_leaves, unseen_shapes
-from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server
+from fdgjax.deploy.leaves import Leaves, by_path, prefixed
 from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.statistics import of_party
@@ -99,8 +99,7 @@ def evaluation_of(server: ServerPrograms) -> tuple[Leaves, Leaves]:
     terms = server.agreed.terms
     if not has_predictions(terms) or guards_samples(terms.config):
         return {}, {}
-    own = {f"{OWN}{path}": leaf for path, leaf in by_path(server.shapes.sent).items()}
-    models = models_of(server)
+    own, models = prefixed(OWN, by_path(server.shapes.sent)), models_of(server)
     tables = {"source": 1}
     tables |= {"test": 1} if "test" in PROTOCOLS[terms.config.data.protocol].takes else {}
     tables |= {"target": len(next(iter(models.values())))} if models else {}
@@ -123,10 +122,9 @@ def evaluation_left_out(server: ServerPrograms) -> tuple[Leaves, Leaves]:
 def models_of(server: ServerPrograms) -> Leaves:
     """The models for an unseen domain as they are sent to those that evaluate them; none where only the nodes know
     them."""
-    method = server.agreed.method
-    known = unseen_from_server(method, server.federation, server.placement)
-    models = by_path(unseen_shapes(method, server.federation)) if known else {}
-    return {f"{UNSEEN}{path}": leaf for path, leaf in models.items()}
+    if not server.knows_unseen:
+        return {}
+    return prefixed(UNSEEN, by_path(unseen_shapes(server.agreed.method, server.federation)))
 
 
 def kept_at_node(server: ServerPrograms) -> Leaves:

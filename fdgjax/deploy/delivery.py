@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fdgjax.config import Config
-from fdgjax.deploy.evaluated_rounds import Say
 from fdgjax.deploy.folder import name_of
 from fdgjax.deploy.kept import MODEL, facts_of_model, write_model
 from fdgjax.deploy.node import NEVER
-from fdgjax.deploy.placement import unseen_from_server
 from fdgjax.deploy.request_handlers import instead_of
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
-from fdgjax.deploy.wire import SELECTED, WORKDIR, Fact, Transport
+from fdgjax.deploy.wire import SELECTED, WORKDIR, Fact, Say, Transport
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
+from fdgjax.inference.classifier import UNSEEN
 from fdgjax.run.selected import keeps_state
 
 
@@ -31,8 +30,7 @@ def deliver(
     """After the last round: sends each client what its model is computed from, and writes the model for an unseen
     domain if the server alone can compute it; those of the selected round, if the config selects one by the clients'
     held-out samples."""
-    method, config = server.agreed.method, server.agreed.terms.config
-    count = server.agreed.terms.clients
+    config, count = server.agreed.terms.config, server.agreed.terms.clients
     chosen, state = delivered(records, config, held, selected)
     more: Mapping[str, Fact] = {SELECTED: NEVER if chosen is None else chosen, WORKDIR: name_of(folder)}
     sent = [sent_to(server, held, client) for client in range(count)]
@@ -45,13 +43,13 @@ def deliver(
     ]
     written = f"{len(told) - len(failed)} of {count} clients have written their model"
     say("; ".join([written, *failed, *others]))
-    if not unseen_from_server(method, server.federation, server.placement):
+    if not server.knows_unseen:
         say("the model for an unseen domain needs what is at the nodes: the server has none")
         return
     models = unseen_models(server, state)
     file = folder / MODEL
     last = config.rounds if chosen is None else chosen
-    write_model(file, models, facts_of_model(server.agreed.terms, last, NEVER))
+    write_model(file, models, facts_of_model(server.agreed.terms, last, UNSEEN))
     say(f"the model for unseen domains{'' if chosen is None else f', of round {chosen}'}: {file}")
 
 

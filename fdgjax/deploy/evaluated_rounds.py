@@ -9,13 +9,13 @@ import jax
 import numpy as np
 
 from fdgjax.deploy.evaluation import SMALLEST, has_predictions
-from fdgjax.deploy.node import NEVER, checked_leaves
-from fdgjax.deploy.placement import Leaves, by_path, unseen_from_server, with_leaves
+from fdgjax.deploy.leaves import Leaves, by_path, checked_tree, prefixed, without_prefix
+from fdgjax.deploy.node import NEVER
 from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR, Fact, Reply, Request, Transport
+from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR, Fact, Reply, Request, Say, Transport
 from fdgjax.evaluation.metrics import Metrics, Record, accuracy_by_client, figures, measure
 from fdgjax.evaluation.tally import BINS, Tallies, Tally
 from fdgjax.run.selected import chosen_round, keeps_state
@@ -26,7 +26,6 @@ OF_UNSEEN = "unseen_model_client_accuracy"
 COUNTED = "evaluated_samples"
 """A record's key: how many samples each figure was counted on, by table and party."""
 SAME_VERSION = "install the server's version of fdgjax at the node"
-Say = Callable[[str], None]
 
 
 def domain_names(terms: Terms) -> tuple[str, ...]:
@@ -45,17 +44,15 @@ def make_evaluation(
       say: what is told of nodes that send nothing.
       name: of the server's folder, see `WORKDIR`.
     """
-    terms = server.agreed.terms
-    known = unseen_from_server(server.agreed.method, server.federation, server.placement)
-    predicts = has_predictions(terms)
+    terms, known = server.agreed.terms, server.knows_unseen
     # No noise covers counts: nodes that protect their samples send none.
-    silent = not predicts or guards_samples(terms.config)
+    silent = not has_predictions(terms) or guards_samples(terms.config)
     asked = [*(() if silent else range(terms.clients))]
 
     def evaluate(held: DeployedState) -> Record:
         models = by_path(unseen_models(server, held)) if known else {}
-        shared = {f"{UNSEEN}{path}": leaf for path, leaf in models.items()}
-        each = [{**{f"{OWN}{k}": v for k, v in sent_to(server, held, client).items()}, **shared} for client in asked]
+        shared = prefixed(UNSEEN, models)
+        each = [prefixed(OWN, sent_to(server, held, client)) | shared for client in asked]
         chosen = chosen_round(records, terms.config) if keeps_state(terms.config.selection) else None
         selected = NEVER if chosen is None else chosen
         more: Mapping[str, Fact] = {SELECTED: selected, WORKDIR: name}
@@ -94,7 +91,9 @@ def plausible(reply: Reply, terms: Terms, models: int) -> Reply:
 def counts_like(tables: Mapping[str, int]) -> Leaves:
     """The counts of tables in a reply, by path; the tables' numbers of models by their names in `Tallies`."""
     return {
-        f".{name}{path}": leaf for name, n in tables.items() for path, leaf in by_path(tally_at({}, name, n)).items()
+        path: leaf
+        for table, models in tables.items()
+        for path, leaf in prefixed(f".{table}", by_path(tally_at({}, table, models))).items()
     }
 
 
@@ -204,9 +203,9 @@ def tally_at(arrays: Leaves, table: str, models: int) -> Tally:
     by_domain: Any = np.zeros((models, 1), np.float32)
     by_bin: Any = np.zeros((models, BINS), np.float32)
     loss: Any = np.zeros(models, np.float32)
-    blank = Tally(by_domain, by_domain, by_bin, by_bin, by_bin, loss)
-    own = {path.removeprefix(f".{table}"): leaf for path, leaf in arrays.items() if path.startswith(f".{table}.")}
-    found: Tally = with_leaves(blank, checked_leaves(own, blank, "an evaluation"), lambda leaf: leaf) if own else blank
+    nothing = Tally(by_domain, by_domain, by_bin, by_bin, by_bin, loss)
+    own = without_prefix(f".{table}", arrays)
+    found: Tally = checked_tree(own, nothing, "an evaluation") if own else nothing
     return found
 
 

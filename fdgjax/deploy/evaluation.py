@@ -14,9 +14,9 @@ import numpy as np
 from fdgjax.contract import Method, PyTree
 from fdgjax.data.federation import Federation, pad_rows
 from fdgjax.data.sources.domains import Domains
+from fdgjax.deploy.leaves import Leaves, by_path
 from fdgjax.deploy.own_samples import OwnParts
-from fdgjax.deploy.placement import Leaves, by_path
-from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, federation_of
+from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, as_data, federation_of
 from fdgjax.engine.round import State
 from fdgjax.evaluation.evaluating import of_representations
 from fdgjax.evaluation.metrics import Metrics, figures
@@ -73,16 +73,15 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
     terms, config = agreed.terms, agreed.terms.config
     unseen = party == terms.unseen
     tables = [parts.validation, parts.test, parts.target if unseen else parts.validation]
-    inputs, labels = (np.concatenate(each) for each in zip(*tables, strict=True))
+    samples = OwnSamples(*(np.concatenate(each) for each in zip(*tables, strict=True)))
     ends = np.cumsum([len(own.labels) for own in tables])
     validation, test, target = np.split(np.arange(ends[-1]), ends[:-1])
-    federation = evaluated(agreed, inputs, labels)._replace(
+    federation = evaluated(agreed, samples)._replace(
         validation=pad_rows([validation]), test=pad_rows([test]), target=pad_rows([target])
     )
     method, execution = as_given(agreed.method, adapts=unseen), agreed.plan.execution
     if not has_predictions(terms):
-        data = Domains(inputs, labels, np.zeros(len(labels), np.int32), ("own",), terms.class_names, terms.columns)
-        return probed(agreed, method, data, federation, target, smallest)
+        return probed(agreed, method, as_data(samples, terms), federation, target, smallest)
     observe = compile_evaluation(method, agreed.client.whole, evaluation_settings(config, execution), domains=1)
 
     def evaluate(own: PyTree, models: PyTree, round_: int) -> Counted:
@@ -98,10 +97,10 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
     return evaluate
 
 
-def evaluated(agreed: Agreed, inputs: np.ndarray, labels: np.ndarray) -> Federation:
+def evaluated(agreed: Agreed, samples: OwnSamples) -> Federation:
     """A federation of one client, with the samples that are evaluated; its tables are still those of training."""
     alone = agreed.terms._replace(clients=1, unseen=None)
-    return federation_of(alone, OwnSamples(inputs, labels), client=0)
+    return federation_of(alone, samples, client=0)
 
 
 def state_of(agreed: Agreed, clients: PyTree, models: PyTree, round_: int) -> State:

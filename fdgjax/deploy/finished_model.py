@@ -15,12 +15,11 @@ from fdgjax.deploy.evaluated_rounds import domain_names
 from fdgjax.deploy.kept import FACTS, MODEL
 from fdgjax.deploy.terms import from_words
 from fdgjax.engine.round import State
-from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments.outline import DataDescription, make_outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.trained_run import TrainedModels
 from fdgjax.methods import METHODS
-from fdgjax.run.records import Workdir, read_lines
+from fdgjax.run.records import Workdir, read_records
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import unflatten
 
@@ -52,7 +51,9 @@ def open_model(file: Path) -> Classifier:
         trunk=terms.trunk,
     )
     state = State(jnp.uint32(terms.config.seed), jnp.int32(int(facts["round"])), {}, {}, {})
-    trained = TrainedModels(make_outline(terms.config, data), state, 0, records_beside(file))
+    # Of a server's file; beside a node's there are none.
+    records = read_records(Workdir(file.parent))
+    trained = TrainedModels(make_outline(terms.config, data), state, 0, records)
     stacked = variables if client == UNSEEN else {path: leaf[None] for path, leaf in variables.items()}
     return Classifier(trained, unflatten(stacked), client)
 
@@ -73,12 +74,6 @@ def read_model(file: Path) -> tuple[dict[str, np.ndarray], Mapping[str, str]]:
             "version of fdgjax wrote"
         )
     return variables, facts
-
-
-def records_beside(file: Path) -> list[Record]:
-    """The rounds that the server recorded; none beside a node's file."""
-    metrics = Workdir(file.parent).metrics
-    return list(read_lines(metrics)) if metrics.is_file() else []
 
 
 def refuse_deployment(path: Path) -> None:

@@ -18,10 +18,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Rec
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from fdgjax.deploy.placement import Leaves
-from fdgjax.deploy.rounds import Say
+from fdgjax.deploy.leaves import Leaves
 from fdgjax.deploy.waiting import pause
-from fdgjax.deploy.wire import Reply, Request
+from fdgjax.deploy.wire import Reply, Request, Say
 from fdgjax.utils.errors import UserError, printable
 
 RAW = "fdgjax.bytes"
@@ -186,7 +185,7 @@ class FlowerTransport:
             if asked is None:
                 continue
             if message.has_error():
-                self.failed_to_join(asked.seen, reason_of(message))
+                self.failed_to_join(asked.seen, reason_in(message))
                 continue
             reply = from_reply(message.content)
             if reason := self.refusal(asked.seen, reply):
@@ -252,9 +251,9 @@ class FlowerTransport:
             return from_reply(message.content)._replace(client=client)
         failures[client] += message.error.code in OWN_FAILURES
         if failures[client] < MOST_FAILURES:
-            self.say(f"client {client} failed ({reason_of(message)}); asked again")
+            self.say(f"client {client} failed ({reason_in(message)}); asked again")
             return None
-        error = f"failed {MOST_FAILURES} times ({reason_of(message)}); expected an answer; see the node's log"
+        error = f"failed {MOST_FAILURES} times ({reason_in(message)}); expected an answer; see the node's log"
         return Reply(client, {}, {}, error)
 
     def push(self, requests: Sequence[tuple[Seen, Request]]) -> list[str]:
@@ -268,6 +267,6 @@ class FlowerTransport:
         return list(self.grid.pull_messages(names)) if names else []
 
 
-def reason_of(message: Message) -> str:
+def reason_in(message: Message) -> str:
     """Why a node's program failed, in one line."""
     return printable(message.error.reason or f"Flower's error {message.error.code}")

@@ -17,11 +17,10 @@ import jax
 import numpy as np
 
 from fdgjax.config.privacy import Protection
-from fdgjax.data.sources.domains import Domains
 from fdgjax.deploy.evaluated_rounds import COUNTED, domain_names
 from fdgjax.deploy.evaluation import has_predictions
 from fdgjax.deploy.server import ServerPrograms
-from fdgjax.deploy.terms import Terms, agree, federation_facts, federation_of, no_samples
+from fdgjax.deploy.terms import Terms, agree, as_data, federation_facts, federation_of, no_samples
 from fdgjax.engine.round import init_state, run_round
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import bytes_per_round, method_facts, model_config, model_facts
@@ -138,14 +137,9 @@ def programs(terms: Terms) -> list[str]:
 def write_records(workdir: Workdir, records: Sequence[Record]) -> None:
     """Writes the rounds so far: what a simulation records, and what only a deployment has."""
     own = ("round", "participants", "dropped", "train_loss", "server_loss", *DEPLOYED)
-    write_lines(workdir.path / "rounds.jsonl", [picked(record, own) for record in records])
+    write_lines(workdir.path / "rounds.jsonl", [{k: v for k, v in record.items() if k in own} for record in records])
     hidden = (*DEPLOYED, COUNTED)
     write_lines(workdir.metrics, [{k: v for k, v in record.items() if k not in hidden} for record in records])
-
-
-def picked(record: Record, keys: Sequence[str]) -> Record:
-    """The entries of a record with these keys, in its order."""
-    return {key: value for key, value in record.items() if key in keys}
 
 
 def write_result(workdir: Workdir, server: ServerPrograms, lengths: np.ndarray, records: Sequence[Record]) -> None:
@@ -173,8 +167,7 @@ def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any
     """The entries of the summary that are no figures, as far as a server knows them."""
     agreed = server.agreed
     terms, config = agreed.terms, agreed.terms.config
-    nothing = no_samples(terms)
-    like = Domains(*nothing, np.zeros(0, np.int32), ("own",), terms.class_names, terms.columns)
+    like = as_data(no_samples(terms), terms)
     needed = cost(agreed.client.network, network_input(like, config.data, terms.encoding))
     privacy = agreed.plan.privacy
     protected = None if privacy is None else Protection(privacy, lambda _: records[-1]["privacy_epsilon"])

@@ -34,7 +34,7 @@ def files_of(folder: Path, class_names: Sequence[str]) -> list[tuple[Path, int]]
     return sorted(found, key=lambda item: (item[0].name, item[1]))
 
 
-def digest_of(
+def folder_digest(
     folder: Path, files: Sequence[tuple[Path, int]], class_names: Sequence[str], image_shape: Sequence[int]
 ) -> str:
     """A digest of the files' names, sizes and times of change, and of what is read from them."""
@@ -50,7 +50,7 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
       UserError: like `files_of`, or an image that cannot be decoded.
     """
     files, (size, _, channels) = files_of(folder, class_names), image_shape
-    kept = cache / f"images-{digest_of(folder, files, class_names, image_shape)}.npy"
+    kept = cache / f"images-{folder_digest(folder, files, class_names, image_shape)}.npy"
     labels = np.array([label for _, label in files], np.int32)
     if kept.is_file():
         return OwnSamples(np.load(kept, allow_pickle=False), labels)

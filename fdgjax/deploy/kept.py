@@ -13,6 +13,7 @@ from fdgjax.config import changed_keys, experiment_identity, to_plain
 from fdgjax.contract import PyTree
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.sources.array_files import DAMAGED
+from fdgjax.deploy.leaves import prefixed, without_prefix
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.terms import Terms, federation_facts, to_words
@@ -29,13 +30,13 @@ def state_file(settings: NodeSettings, terms: Terms) -> Path:
     every = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
     changed = {"method": terms.config.method.name, **changed_keys(terms.config), "rounds": 0}
     before, now = (
-        settings.states / f"{digest_of(named, terms)}-client{settings.client}"
+        settings.states / f"{experiment_digest(named, terms)}-client{settings.client}"
         for named in (every, dict(sorted(changed.items())))
     )
     return (before if before.is_dir() else now) / "state.npz"
 
 
-def digest_of(keys: Mapping[str, Any], terms: Terms) -> str:
+def experiment_digest(keys: Mapping[str, Any], terms: Terms) -> str:
     """A digest of these keys of the config and of what else the parties agreed on."""
     encoding = "" if terms.encoding is None else repr(encoding_to_plain(terms.encoding))
     return hashlib.sha256(repr((keys, *federation_facts(terms).values(), encoding)).encode()).hexdigest()[:16]
@@ -70,10 +71,7 @@ def read_kept(file: Path) -> NodeState | None:
         ) from error
     accepted, trained = (int(number) for number in arrays.pop("rounds"))
     run = str(arrays.pop("run", ""))
-    before, after = (
-        {key.removeprefix(side): leaf for key, leaf in arrays.items() if key.startswith(side)}
-        for side in ("before", "after")
-    )
+    before, after = (without_prefix(side, arrays) for side in ("before", "after"))
     return NodeState(accepted, before, trained, after, run)
 
 
@@ -81,8 +79,7 @@ def write_kept(file: Path, kept: NodeState) -> None:
     """Writes what the node keeps, atomically and with the checksums of the zip format."""
     make_folder(file.parent)
     encoded = io.BytesIO()
-    sides: dict[str, Any] = {f"before{path}": leaf for path, leaf in kept.before.items()}
-    sides |= {f"after{path}": leaf for path, leaf in kept.after.items()}
+    sides = prefixed("before", kept.before) | prefixed("after", kept.after)
     np.savez(
         encoded, allow_pickle=False, rounds=np.array([kept.accepted, kept.trained]), run=np.array(kept.run), **sides
     )

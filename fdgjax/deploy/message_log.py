@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.deploy.placement import Leaves
-from fdgjax.deploy.wire import Reply, Request, Transport, payload
+from fdgjax.deploy.leaves import Leaves
+from fdgjax.deploy.wire import Reply, Request, Transport
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
+from fdgjax.utils.variables import bytes_of
 
 MESSAGES = "messages.jsonl"
 SERVER, NODE = "server", "node"
@@ -50,7 +51,7 @@ def log_message(file: Path, at: str, direction: str, client: int, request: Reque
         ) from error
 
 
-def entry(at: str, direction: str, client: int, request: Request, reply: Reply | None = None) -> dict[str, Any]:
+def entry(at: str, direction: str, client: int, request: Request, reply: Reply | None) -> dict[str, Any]:
     """A message's line, see `log_message`.
 
     `after_round` is the number of finished rounds when the message was requested, absent before the first. `sha256` is
@@ -66,7 +67,7 @@ def entry(at: str, direction: str, client: int, request: Request, reply: Reply |
         **({"after_round": int(request.facts["round"])} if "round" in request.facts else {}),
         "client": client,
         "arrays": len(message.arrays),
-        "bytes": payload(message.arrays),
+        "bytes": bytes_of(message.arrays),
         "sha256": arrays_sha256(message.arrays),
         "facts": facts,
         "terms": hashlib.sha256(request.terms.encode()).hexdigest(),

@@ -18,8 +18,8 @@ import numpy as np
 
 from fdgjax.contract import PyTree
 from fdgjax.deploy.account import Guard, fingerprint
-from fdgjax.deploy.placement import Leaves, by_path, with_leaves
-from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, first_row, identity_words
+from fdgjax.deploy.leaves import Leaves, blank, by_path, checked_tree, with_leaves
+from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, identity_words
 from fdgjax.engine.dependence import needed, traced
 from fdgjax.engine.round import Participant, Shared, State, client_round, init_state
 from fdgjax.engine.traffic import Traffic, traffic
@@ -103,18 +103,19 @@ def make_node(agreed: Agreed, client: int, own: OwnSamples, guard: Guard | None 
     received = method._replace(send=lambda server, row: server)
     of_round = client_round(received, plan)
 
+    def mine(rows: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: leaf[place], rows)
+
     @jax.jit
     def first(seed: jax.Array, federation: Any) -> PyTree:
         state: State = init_state(method, federation, seed)
-        return first_row((state.clients, state.optimizers), place)
+        return mine((state.clients, state.optimizers))
 
     @jax.jit
     def train(federation: Any, sent: PyTree, kept: PyTree, seed: jax.Array, round_: jax.Array) -> PyTree:
         row, optimizer = kept
-        samples = jax.tree.map(lambda leaf: leaf[place], federation.train)
-        message, kept, loss, largest, _ = of_round(
-            Shared(sent, federation, seed, round_), Participant(row, optimizer, federation.ids[place], samples)
-        )
+        participant = Participant(row, optimizer, federation.ids[place], mine(federation.train))
+        message, kept, loss, largest, _ = of_round(Shared(sent, federation, seed, round_), participant)
         return message, kept, loss, largest
 
     seed = np.uint32(terms.config.seed)
@@ -155,14 +156,8 @@ def answer(
     if node.guard:
         release = fingerprint(identity_words(node.agreed.terms), node.client, node.samples, round_, dict(sent), row)
         seed = node.guard.root(release)
-    message, after, loss, largest = jax.device_get(
-        node.train(
-            with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, FROM_SERVER), blank),
-            whole,
-            seed,
-            np.int32(round_),
-        )
-    )
+    received = checked_tree(sent, node.shapes.sent, FROM_SERVER)
+    message, after, loss, largest = jax.device_get(node.train(received, whole, seed, np.int32(round_)))
     written = {path for path in like if path.removeprefix("[0]") in elsewhere and path.startswith("[0]")}
     new = {path: leaf for path, leaf in by_path(after).items() if path not in written}
     made = Answer(by_path(message), float(loss), float(largest))
@@ -189,23 +184,6 @@ def row_after(node: Node, accepted: int, kept: NodeState | None) -> Leaves:
     )
 
 
-def checked_leaves(leaves: Leaves, like: PyTree, what: str) -> Leaves:
-    """The leaves, checked to have the paths, shapes and types of the tree `like`.
-
-    Raises:
-      UserError: a leaf is missing or differs in shape or type.
-    """
-    for path, wanted in by_path(like).items():
-        found = leaves.get(path)
-        got = None if found is None else (found.shape, str(found.dtype))
-        if got != (wanted.shape, str(wanted.dtype)):
-            raise UserError(
-                f"{what} has {got or 'nothing'} at '{path}'; expected {wanted.shape} {wanted.dtype}; both sides need "
-                "the same version of fdgjax and the same config"
-            )
-    return leaves
-
-
 def model_of(node: Node, sent: Leaves, accepted: int, kept: NodeState | None) -> PyTree:
     """The variables that predict for this client, from what the server sends after a round.
 
@@ -218,11 +196,6 @@ def model_of(node: Node, sent: Leaves, accepted: int, kept: NodeState | None) ->
     alone = needed(predicting, [True] * len(predicting.outvars))[len(by_path(shapes)) :]
     if not any(alone):
         return method.predict(jax.tree.map(blank, server), row)
-    begin = method.start(with_leaves(node.shapes.sent, checked_leaves(sent, node.shapes.sent, FROM_SERVER), blank), row)
+    begin = method.start(checked_tree(sent, node.shapes.sent, FROM_SERVER), row)
     trained = by_path(method.trained(begin) if method.trained else begin)
     return with_leaves(jax.eval_shape(method.predict, server, shapes), trained, blank)
-
-
-def blank(leaf: Any) -> np.ndarray:
-    """Zeros as a NumPy array, for which no program is compiled."""
-    return np.zeros(leaf.shape, leaf.dtype)

@@ -1,4 +1,9 @@
-"""A node's own settings, which no other party sees, and how `--node-config` names them."""
+"""A node's own settings, which no other party sees, and how `--node-config` names them.
+
+`client` (its number), `images` (a folder) or `table` (a CSV or Parquet file), `states` (a folder), `fresh`, `held_out`
+(a folder or table for evaluation alone; 'none' to train on all samples and evaluate on none), `smallest` and `epsilon`;
+see `NodeSettings`.
+"""
 
 import math
 from collections.abc import Mapping
@@ -13,26 +18,18 @@ from fdgjax.utils.errors import UserError
 class NodeSettings(NamedTuple):
     """A client's own settings.
 
-    client: its number. samples: the folder of its images, or its table. states: the folder of its state between rounds,
-    and of compiled programs. fresh: whether it starts from its initial row if its folder has no state.
-    held_out: samples for evaluation alone, placed as `samples` are; None to hold some of these out. whole: whether it
-    trains on all and evaluates on none. smallest: of fewer samples the node sends no counts.
-    epsilon: how much privacy all its answers may cost together, in every experiment; 0 for no limit of its own.
+    client: its number. places: where its samples are. states: the folder of its state between rounds, and of compiled
+    programs. fresh: whether it starts from its initial row if its folder has no state. smallest: of fewer samples the
+    node sends no counts. epsilon: how much privacy all its answers may cost together, in every experiment; 0 for no
+    limit of its own.
     """
 
     client: int
-    samples: Path
+    places: OwnPlaces
     states: Path
     fresh: bool = False
-    held_out: Path | None = None
-    whole: bool = False
     smallest: int = SMALLEST
     epsilon: float = 0.0
-
-    @property
-    def places(self) -> OwnPlaces:
-        """Where its samples are."""
-        return OwnPlaces(self.samples, self.held_out, self.whole)
 
 
 def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings:
@@ -55,15 +52,13 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
         raise UserError(f"--node-config got fresh='{fresh}'; expected fresh=true or fresh=false, without quotes")
     if settings.get("epsilon") == 0:
         raise UserError("--node-config got epsilon=0, which allows no answer; expected more, such as epsilon=3")
-    place = str(settings.get("held_out", ""))
-    whole = place == "none"
+    held_out = str(settings.get("held_out", ""))
+    whole = held_out == "none"
     return NodeSettings(
         int(settings["client"]),
-        Path(samples[0]),
+        OwnPlaces(Path(samples[0]), Path(held_out) if held_out and not whole else None, whole),
         Path(str(settings["states"])),
         fresh,
-        held_out=Path(place) if place and not whole else None,
-        whole=whole,
         smallest=int(number_in(settings, "smallest", SMALLEST, 1)),
         epsilon=float(number_in(settings, "epsilon", 0.0, 0.0)),
     )

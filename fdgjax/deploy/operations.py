@@ -10,7 +10,7 @@ from pathlib import Path
 from fdgjax.config import Config
 from fdgjax.deploy.app import ServerSettings
 from fdgjax.deploy.contents import FACTS, LEFT_OUT, Contents, contents_of
-from fdgjax.deploy.placement import Leaves
+from fdgjax.deploy.leaves import Leaves
 from fdgjax.deploy.service_files import (
     KEYS,
     NODE_PORT,
@@ -26,6 +26,7 @@ from fdgjax.deploy.terms import Terms, to_words
 from fdgjax.models.pretrained.weight_files import PACKAGES
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_text
+from fdgjax.utils.markdown import markdown_table
 from fdgjax.utils.variables import bytes_of
 
 
@@ -200,12 +201,12 @@ def used_facts(contents: Contents) -> set[str]:
 
 def message_table(contents: Contents) -> str:
     """A row for each kind of message."""
-    kinds, head = contents.kinds, "| kind | when | to a client | from a client |\n|---|---|---|---|\n"
-    return head + "\n".join(
-        f"| `{name}` | {kinds[name].when} | {in_words(contents.down[name], kinds[name].down)} | "
-        f"{in_words(contents.up[name], kinds[name].up)} |"
-        for name in contents.down
-    )
+    kinds = {name: contents.kinds[name] for name in contents.down}
+    rows = [
+        [f"`{name}`", kind.when, in_words(contents.down[name], kind.down), in_words(contents.up[name], kind.up)]
+        for name, kind in kinds.items()
+    ]
+    return "\n".join(markdown_table(["kind", "when", "to a client", "from a client"], rows))
 
 
 def in_words(leaves: Leaves, facts: tuple[str, ...]) -> str:
@@ -224,9 +225,9 @@ def array_table(title: str, leaves: Leaves) -> str:
     """A row for each array; '' for none."""
     if not leaves:
         return ""
-    rows = "\n".join(
-        f"| `{path}` | {'x'.join(map(str, leaf.shape)) or 'a number'} | {leaf.dtype} | {bytes_of(leaf):,} |"
+    rows = [
+        [f"`{path}`", "x".join(map(str, leaf.shape)) or "a number", str(leaf.dtype), f"{bytes_of(leaf):,}"]
         for path, leaf in leaves.items()
-    )
+    ]
     head = f"{title}: {len(leaves)} arrays, {bytes_of(leaves):,} bytes"
-    return f"{head}\n\n| name | shape | type | bytes |\n|---|---|---|--:|\n{rows}"
+    return "\n".join([head, "", *markdown_table(["name", "shape", "type", "bytes"], rows, right=["bytes"])])

@@ -9,7 +9,7 @@ from fdgjax.config import split_seed_of
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
-from fdgjax.deploy.image_folder import decoded_folder, digest_of, files_of
+from fdgjax.deploy.image_folder import decoded_folder, files_of, folder_digest
 from fdgjax.deploy.terms import OwnSamples, Terms
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.words import words_of
@@ -93,7 +93,7 @@ def version_of(place: Path, terms: Terms) -> str:
     if terms.columns:
         stat = found_table(place).stat()
         return repr((stat.st_size, stat.st_mtime_ns))
-    return digest_of(place, files_of(place, terms.class_names), terms.class_names, terms.sample_shape)
+    return folder_digest(place, files_of(place, terms.class_names), terms.class_names, terms.sample_shape)
 
 
 def own_table(path: Path, terms: Terms) -> OwnSamples:

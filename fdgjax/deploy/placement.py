@@ -12,20 +12,18 @@ A leaf that the server reads and the node writes, such as a count of rounds, is 
 same new value (`Placement.replayed`), which depends only on what the server has.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 
 from fdgjax.contract import Context, Method, PyTree, ServerStep, Trained
 from fdgjax.data.federation import Federation
+from fdgjax.deploy.leaves import by_path
 from fdgjax.engine.dependence import needed, traced
 from fdgjax.engine.traffic import traffic
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
-
-Leaves = dict[str, Any]
-"""Arrays by path, such as `.base.local['params']['kernel']`."""
 
 
 class Placement(NamedTuple):
@@ -39,18 +37,6 @@ class Placement(NamedTuple):
     server: frozenset[str]
     written: frozenset[str]
     replayed: frozenset[str]
-
-
-def by_path(tree: PyTree) -> Leaves:
-    """The leaves of a tree by their paths, in the tree's order."""
-    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def with_leaves(like: PyTree, leaves: Mapping[str, Any], absent: Callable[[Any], Any]) -> PyTree:
-    """A tree with the structure of `like` and these leaves; `absent(leaf of like)` for those that are not given."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: leaves[key] if (key := jax.tree_util.keystr(path)) in leaves else absent(leaf), like
-    )
 
 
 def placement_of(method: Method, federation: Federation) -> Placement:
@@ -103,7 +89,7 @@ def placement_of(method: Method, federation: Federation) -> Placement:
 def check_init(method: Method, federation: Federation, placement: Placement) -> None:
     """Raises a `UserError` if the initial state of one party depends on another's data: the server's on what only a
     client has, or a client's on what only the server has."""
-    rows, leaves = jax.eval_shape(method.init, any_key(), federation)[1], "init"
+    rows = jax.eval_shape(method.init, any_key(), federation)[1]
     made = traced(method.init, any_key(), federation)
     inputs = list(by_path((any_key(), federation)))
     paths = list(by_path(rows))
@@ -117,7 +103,7 @@ def check_init(method: Method, federation: Federation, placement: Placement) -> 
         found = [path for path in used if any(word in path for word in private)]
         if found:
             raise UserError(
-                f"the {leaves} of this method computes what {who} begins with from samples of another party "
+                f"the init of this method computes what {who} begins with from samples of another party "
                 f"({found[0]}); expected settings that need none (hfedf: method.embeddings=learned or random); the "
                 "method can be simulated with these"
             )

@@ -10,9 +10,7 @@ LONGEST_PAUSE = 60.0
 """Seconds before a program that ends again and again is started once more."""
 
 
-def keep_running(
-    program: Sequence[str], sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.monotonic
-) -> None:
+def keep_running(program: Sequence[str], sleep: Callable[[float], None] = time.sleep) -> None:
     """Starts a program, and again whenever it ends: a second later, and twice as late each time that it ran for less
     than `LONGEST_PAUSE`.
 
@@ -20,10 +18,10 @@ def keep_running(
     """
     wait = 0.5
     while True:
-        begin = now()
+        begin = time.monotonic()
         with subprocess.Popen(program, stdin=subprocess.PIPE) as process:
             status = process.wait()
-        wait = 1.0 if now() - begin > LONGEST_PAUSE else min(2 * wait, LONGEST_PAUSE)
+        wait = 1.0 if time.monotonic() - begin > LONGEST_PAUSE else min(2 * wait, LONGEST_PAUSE)
         logging.getLogger("flwr").warning("%s ended (status %d); started again in %.0f s", program[2:3], status, wait)
         sleep(wait)
 

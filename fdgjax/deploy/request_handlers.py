@@ -21,11 +21,11 @@ from fdgjax.deploy.kept import (
     write_kept,
     write_model,
 )
+from fdgjax.deploy.leaves import checked_tree, without_prefix
 from fdgjax.deploy.message_log import MESSAGES, NODE, RECEIVED, SENT, log_message
-from fdgjax.deploy.node import FROM_SERVER, NEVER, Node, answer, checked_leaves, make_node, model_of
+from fdgjax.deploy.node import FROM_SERVER, NEVER, Node, answer, make_node, model_of
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.own_samples import count_trained, own_parts, version_of
-from fdgjax.deploy.placement import with_leaves
 from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import Agreed, OwnSamples, agree, federation_of, from_words, no_samples
@@ -63,14 +63,14 @@ def serve(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] |
     log = settings.states / MESSAGES
     try:
         log_message(log, NODE, RECEIVED, settings.client, request)
-        reply = reply_to(settings, request, nodes)
+        reply = handled(settings, request, nodes)
         log_message(log, NODE, SENT, settings.client, request, reply)
     except UserError as error:
         return Reply(settings.client, {}, {}, str(error))
     return reply
 
 
-def reply_to(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] | None) -> Reply:
+def handled(settings: NodeSettings, request: Request, nodes: dict[str, Prepared] | None) -> Reply:
     """See `serve`; nothing is logged."""
     begin = time.perf_counter()
     try:
@@ -129,11 +129,8 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
     terms = from_words(request.terms)
     prepared = prepared_for(settings, request.terms, nodes)
     shapes = unseen_shapes(prepared.agreed.method, federation_of(terms, no_samples(terms)))
-    sent, models = (
-        {path.removeprefix(part): leaf for path, leaf in request.arrays.items() if path.startswith(part)}
-        for part in (OWN, UNSEEN)
-    )
-    unseen = with_leaves(shapes, checked_leaves(models, shapes, FROM_SERVER), lambda leaf: leaf) if models else None
+    sent, models = (without_prefix(part, request.arrays) for part in (OWN, UNSEEN))
+    unseen = checked_tree(models, shapes, FROM_SERVER) if models else None
     own = None
     if prepared.node is not None:
         file = state_file(settings, terms)
@@ -145,7 +142,7 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
     return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
 
 
-def finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
+def handle_finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
     """After the last round: writes the model that predicts for this client to the client's own folder, that of the
     selected round if the request names one; replies with that round, `NEVER` for the last one, which is also written
     where this client was not asked to evaluate the selected one, or could not."""
@@ -172,7 +169,7 @@ ACTIONS: Mapping[str, Callable[[NodeSettings, Request, dict[str, Prepared]], Rep
     "describe": handle_describe,
     "train": handle_train,
     "evaluate": handle_evaluate,
-    "finish": finish,
+    "finish": handle_finish,
 }
 """A node's handlers, by a request's `action`."""
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from fdgjax.contract import PyTree
-from fdgjax.deploy.placement import Leaves, by_path, with_leaves
+from fdgjax.deploy.leaves import Leaves, blank, by_path, with_leaves
 from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.terms import to_words
 from fdgjax.deploy.wire import Fact, Request
@@ -44,16 +44,14 @@ def requests_of(
 
 def sent_to(server: ServerPrograms, held: DeployedState, client: int) -> Leaves:
     """What a client would be sent in a further round."""
-    row = with_leaves(
-        server.rows_like,
-        {path: leaf[client] for path, leaf in held.state.clients.items()},
-        lambda leaf: np.zeros(leaf.shape, leaf.dtype),
-    )
+    own = {path: leaf[client] for path, leaf in held.state.clients.items()}
+    row = with_leaves(server.shapes.context.client, own, blank)
     return by_path(jax.device_get(server.agreed.method.send(held.state.server, row)))
 
 
 def unseen_models(server: ServerPrograms, held: DeployedState) -> PyTree:
     """The models for an unseen domain, `[models, ...]`, if the server alone can compute them."""
     count = server.agreed.terms.clients
-    rows = with_leaves(server.rows_like, held.state.clients, lambda leaf: np.zeros((count, *leaf.shape), leaf.dtype))
+    like = server.shapes.context.client
+    rows = with_leaves(like, held.state.clients, lambda leaf: np.zeros((count, *leaf.shape), leaf.dtype))
     return jax.device_get(server.agreed.method.unseen(held.state.server, rows))

@@ -12,12 +12,12 @@ from fdgjax.aggregation.updates import largest_magnitude
 from fdgjax.deploy.delivery import deliver
 from fdgjax.deploy.evaluated_rounds import make_evaluation
 from fdgjax.deploy.folder import STATES, in_words, name_of, open_folder, write_records, write_result
-from fdgjax.deploy.node import checked_leaves
+from fdgjax.deploy.leaves import checked_leaves
 from fdgjax.deploy.privacy import guard_of_server, privacy_figures
 from fdgjax.deploy.requests import requests_of
 from fdgjax.deploy.server import DeployedRound, DeployedState, Sending, ServerPrograms, begin_round, finish_round
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import Reply, Transport, payload
+from fdgjax.deploy.wire import Reply, Say, Transport
 from fdgjax.engine.round import SQUARED_OVERFLOWS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.run.extend_rounds import as_planned
@@ -25,9 +25,7 @@ from fdgjax.run.loop import Progress, follow_rounds, is_due, keep_records
 from fdgjax.run.records import History, open_checkpoints
 from fdgjax.run.selected import updated
 from fdgjax.utils.errors import UserError
-
-Say = Callable[[str], None]
-
+from fdgjax.utils.variables import bytes_of
 
 NUMBERS = ("round", "largest", "samples", "seconds", "compiled")
 """Facts of every reply to a request to train."""
@@ -152,7 +150,7 @@ def rounds(
         held = result.held
         seconds = time.perf_counter() - begin
         record = round_record(server, result, sending, came, replies) | {
-            "bytes_down": sum(payload(request.arrays) for request in requests),
+            "bytes_down": sum(bytes_of(request.arrays) for request in requests),
             **seconds_of(seconds, own, came),
         }
         if is_due(config, int(held.state.round)):
@@ -185,7 +183,7 @@ def round_record(
         "participants": parties,
         **({"dropped": dropped} if dropped else {}),
         "missing": [party for party in parties if party not in replies],
-        "bytes_up": sum(payload(reply.arrays) for reply in came),
+        "bytes_up": sum(bytes_of(reply.arrays) for reply in came),
         "compiled": sum(int(reply.facts["compiled"]) for reply in came),
     }
 

@@ -17,9 +17,10 @@ from fdgjax.aggregation.weighting import keep_rows
 from fdgjax.contract import Context, PyTree, Trained
 from fdgjax.data.federation import Federation
 from fdgjax.deploy.account import Guard, fingerprint
-from fdgjax.deploy.node import NEVER, checked_leaves
-from fdgjax.deploy.placement import Leaves, Placement, by_path, check_init, placement_of, with_leaves
-from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, identity_words, zeros
+from fdgjax.deploy.leaves import Leaves, blank, by_path, checked_leaves, with_leaves
+from fdgjax.deploy.node import NEVER
+from fdgjax.deploy.placement import Placement, check_init, placement_of, unseen_from_server
+from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, identity_words
 from fdgjax.engine.privacy.noise import private_messages
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
 from fdgjax.engine.traffic import Traffic, traffic
@@ -43,7 +44,7 @@ class DeployedState(NamedTuple):
 class ServerPrograms(NamedTuple):
     """The server's functions.
 
-    federation: as the server sees it. rows_like: one client's row, zeros.
+    federation: as the server sees it.
     first: `(lengths) -> DeployedState`. begin: `(state) -> (server, who, sent [participants, ...], loss)`.
     finish: `(state, server, who, lengths, messages, arrived, root of the noise) -> (state, finite, loss)`.
     guard: of the clients where the server protects them by noise; None until `run_rounds` has its folder.
@@ -53,11 +54,15 @@ class ServerPrograms(NamedTuple):
     shapes: Traffic
     placement: Placement
     federation: Federation
-    rows_like: PyTree
     first: Callable[[np.ndarray], DeployedState]
     begin: Callable[[State], PyTree]
     finish: Callable[..., PyTree]
     guard: Guard | None = None
+
+    @property
+    def knows_unseen(self) -> bool:
+        """Whether the server alone can compute the model for an unseen domain."""
+        return unseen_from_server(self.agreed.method, self.federation, self.placement)
 
 
 class Sending(NamedTuple):
@@ -97,11 +102,10 @@ def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
     placement = placement_of(method, federation)
     check_init(method, federation, placement)
     shapes = traffic(method, federation)
-    rows_like = jax.eval_shape(lambda: jax.tree.map(zeros, shapes.context.client))
 
     def whole(leaves: Mapping[str, Any], count: int) -> PyTree:
         """Rows with zeros for the leaves that only nodes hold, on which nothing here depends."""
-        return with_leaves(rows_like, leaves, lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype))
+        return with_leaves(shapes.context.client, leaves, lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype))
 
     def part(rows: PyTree) -> Leaves:
         return {path: leaf for path, leaf in by_path(rows).items() if path in placement.server}
@@ -124,9 +128,8 @@ def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
 
     def replayed(row: PyTree, round_: jax.Array) -> PyTree:
         """A client's new row, valid for the leaves that depend only on its old row and the round."""
-        blank = jax.tree.map(zeros, (shapes.context, shapes.trained))
-        context: Context = blank[0]._replace(client=row, round=round_)
-        trained: Trained = blank[1]
+        context: Context = jax.tree.map(zeros, shapes.context)._replace(client=row, round=round_)
+        trained: Trained = jax.tree.map(zeros, shapes.trained)
         return method.finish(context, trained)[1]
 
     @jax.jit
@@ -168,11 +171,15 @@ def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
         shapes=shapes,
         placement=placement,
         federation=federation,
-        rows_like=rows_like,
         first=first_of,
         begin=lambda state: begin(state, federation),
         finish=partial(finish, federation=federation),
     )
+
+
+def zeros(leaf: Any) -> jax.Array:
+    """Zeros of an array's shape and type."""
+    return jnp.zeros(leaf.shape, leaf.dtype)
 
 
 def begin_round(server: ServerPrograms, held: DeployedState) -> Sending:
@@ -199,15 +206,15 @@ def finish_round(
       UserError: a message that does not have this method's shapes, or the privacy budget is spent.
     """
     arrived = np.array([int(client) in messages for client in sending.who])
-    blank = {path: np.zeros(leaf.shape, leaf.dtype) for path, leaf in by_path(server.shapes.message).items()}
+    nothing = jax.tree.map(blank, by_path(server.shapes.message))
     each = [
         checked_leaves(messages[int(client)], server.shapes.message, f"the message of client {client}")
         if here
-        else blank
+        else nothing
         for client, here in zip(sending.who, arrived, strict=True)
     ]
-    stacked = {path: np.stack([one[path] for one in each]) for path in blank}
-    messages_by_who = with_leaves(server.shapes.message, stacked, zeros)
+    stacked = {path: np.stack([one[path] for one in each]) for path in nothing}
+    messages_by_who = with_leaves(server.shapes.message, stacked, blank)
     privacy = server.agreed.plan.privacy
     if privacy and not privacy.samples and server.guard is None:
         raise UserError("the server has no secret for its noise; expected its guard, which run_rounds makes")

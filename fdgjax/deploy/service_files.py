@@ -22,7 +22,7 @@ class Service(NamedTuple):
     """What the files depend on.
 
     name: the method's. host, port: where nodes reach the SuperLink. clients: their number. authentication: whether
-    nodes show a key. samples: a node's word for its samples, see `fdgjax.deploy.client_app`. workdir: the server's
+    nodes show a key. samples: a node's word for its samples, see `fdgjax.deploy.node_settings`. workdir: the server's
     folder, absolute. own: the server's own samples, absolute; '' for none.
     """
 

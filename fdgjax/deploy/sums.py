@@ -18,7 +18,8 @@ import numpy as np
 from fdgjax.aggregation.mean import mean
 from fdgjax.contract import Method, PyTree
 from fdgjax.data.federation import Federation
-from fdgjax.deploy.placement import Leaves, by_path, placement_of
+from fdgjax.deploy.leaves import Leaves, by_path
+from fdgjax.deploy.placement import placement_of
 from fdgjax.engine.round import RoundPlan, State, server_round
 from fdgjax.engine.traffic import traffic
 

@@ -3,14 +3,12 @@
 import json
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.config import Config, completed, experiment_identity, from_plain, to_plain
 from fdgjax.config.privacy import in_round, refuse_leaks
 from fdgjax.config.robustness import refuse_attack
-from fdgjax.contract import Execution, Method, PyTree, Setup
+from fdgjax.contract import Execution, Method, Setup
 from fdgjax.data.columns import Column, layout_of
 from fdgjax.data.encoding import Encoding, unstandardised
 from fdgjax.data.encoding import from_plain as encoding_from_plain
@@ -96,6 +94,12 @@ class OwnSamples(NamedTuple):
 def no_samples(terms: Terms) -> OwnSamples:
     """The samples of a party without any."""
     return OwnSamples(np.zeros((0, *terms.sample_shape), terms.stored), np.zeros(0, np.int32))
+
+
+def as_data(own: OwnSamples, terms: Terms) -> Domains:
+    """A party's own samples as a data set of one domain."""
+    domains = np.zeros(len(own.labels), np.int32)
+    return Domains(own.inputs, own.labels, domains, ("own",), terms.class_names, terms.columns)
 
 
 class Agreed(NamedTuple):
@@ -214,9 +218,7 @@ def agree(terms: Terms) -> Agreed:
     check_deployable(config, entry, protocol)
     chosen = model_config(config.model, entry)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
-    empty = np.zeros(0, np.int32)
-    stored = np.zeros((0, *terms.sample_shape), terms.stored)
-    nothing = Domains(stored, empty, empty, ("own",), terms.class_names, terms.columns)
+    nothing = as_data(no_samples(terms), terms)
     _, made = fit_model(config, entry, nothing, unsplit_encoding(nothing), weights, terms.clients, terms.clients)
     check_content(made.trunk, terms.trunk, config.model.pretrained)
     batching = batching_of(config)
@@ -229,7 +231,7 @@ def agree(terms: Terms) -> Agreed:
             f"'{entry.name}' gathers all samples at one place, which a deployment exists to avoid; expected another "
             "method; fdgjax train runs it as a reference"
         )
-    alike = federation_of(terms, OwnSamples(stored, empty), lengths=np.ones(terms.clients))
+    alike = federation_of(terms, no_samples(terms), lengths=np.ones(terms.clients))
     plan = make_plan(config, batching, execution, method, alike)
     if config.privacy.unit:
         check_accountant()
@@ -278,13 +280,3 @@ def federation_of(
         server=no_row if alone or not count else Rows(on_device(row), on_device([count])),
         encoding=terms.used_encoding,
     )
-
-
-def zeros(leaf: Any) -> jax.Array:
-    """Zeros of an array's shape and type."""
-    return jnp.zeros(leaf.shape, leaf.dtype)
-
-
-def first_row(rows: PyTree, client: int) -> PyTree:
-    """One client's row of stacked rows."""
-    return jax.tree.map(lambda leaf: leaf[client], rows)

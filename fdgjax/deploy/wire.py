@@ -1,13 +1,13 @@
 """The messages between server and nodes, for any transport."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from fdgjax.deploy.placement import Leaves
+from fdgjax.deploy.leaves import Leaves
 
 Fact = str | int | float
+Say = Callable[[str], None]
+"""Receives the server's lines of output."""
 OWN, UNSEEN = "own", "unseen"
 """Of a request to evaluate: the prefixes of what a client's own model is computed from, and of the models for an unseen
 domain."""
@@ -56,8 +56,3 @@ class Transport(Protocol):
     def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
         """The replies to the requests: all of them, or with a deadline in seconds those that came by then."""
         ...
-
-
-def payload(arrays: Leaves) -> int:
-    """The number of bytes of the arrays, without framing."""
-    return sum(np.asarray(leaf).nbytes for leaf in arrays.values())

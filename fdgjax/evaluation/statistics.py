@@ -36,10 +36,9 @@ class Spread(NamedTuple):
         """Half the interval of the mean, `t s / sqrt(n)`; 0 where a deviation or a second seed is missing."""
         return 0.0 if self.std is None or self.n < 2 else t_quantile(self.n - 1) * self.std / math.sqrt(self.n)
 
-    @property
-    def in_percent(self) -> "Spread":
-        """The same of shares in [0, 1], in percent."""
-        return Spread(100 * self.mean, None if self.std is None else 100 * self.std, self.n)
+    def times(self, factor: float) -> "Spread":
+        """The same of values times a factor."""
+        return Spread(factor * self.mean, None if self.std is None else factor * self.std, self.n)
 
 
 class Difference(NamedTuple):

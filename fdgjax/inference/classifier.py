@@ -2,7 +2,7 @@
 regression, the predicted numbers."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from fdgjax.evaluation.feature_distance import distances_in
 from fdgjax.experiments import Outline
 from fdgjax.inference.safeguards import Safeguards, features_in, kept_safeguards, safeguards_of
 from fdgjax.inference.temperature import fit_temperature, probabilities_at
-from fdgjax.inference.trained_run import TrainedModels, TrainedRun, open_models, open_trained
+from fdgjax.inference.trained_run import TrainedModels, TrainedRun, open_models, open_trained, unstacked
 from fdgjax.utils.errors import UserError
 
 LOGGER = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ def predicted_by(classifier: Classifier) -> Callable[[jax.Array], Predicted]:
 
     def apply(images: jax.Array) -> Predicted:
         each = outputs(images)
-        logits = jnp.stack([output.logits.astype(jnp.float32) for output in each])
+        logits = stacked_logits(each)
         if scale is not None:
             return Predicted(scale.in_units(jnp.mean(logits, axis=0)), None)
         distances = None if guards is None else distances_in(guards.space, features_in(each[0]))
@@ -197,7 +197,12 @@ def probabilities_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]
 def logits_of(classifier: Classifier) -> Callable[[jax.Array], jax.Array]:
     """The function of stored samples -> each model's logits, `[models, batch, classes]`."""
     outputs = outputs_of(classifier)
-    return lambda images: jnp.stack([output.logits.astype(jnp.float32) for output in outputs(images)])
+    return lambda images: stacked_logits(outputs(images))
+
+
+def stacked_logits(each: Sequence[Output]) -> jax.Array:
+    """The logits of several models' outputs, float32 `[models, batch, classes]`."""
+    return jnp.stack([output.logits.astype(jnp.float32) for output in each])
 
 
 def outputs_of(classifier: Classifier) -> Callable[[jax.Array], list[Output]]:
@@ -206,10 +211,7 @@ def outputs_of(classifier: Classifier) -> Callable[[jax.Array], list[Output]]:
 
     def apply(samples: jax.Array) -> list[Output]:
         inputs = as_inputs(samples, encoding)
-        return [
-            whole.evaluate(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), classifier.models), inputs)
-            for i in range(len(jax.tree.leaves(classifier.models)[0]))
-        ]
+        return [whole.evaluate(jax.tree.map(jnp.asarray, model), inputs) for model in unstacked(classifier.models)]
 
     return apply
 

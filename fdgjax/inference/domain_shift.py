@@ -20,12 +20,14 @@ from fdgjax.evaluation.shift import (
 from fdgjax.inference.trained_run import TrainedRun
 from fdgjax.utils.errors import UserError
 
+SHIFT = "domain_shift.json"
+"""The file in a run's folder with what `measure_pairs` found."""
 PAIRS = 5000
 """Pairs of samples, for the mutual information of two domains' features."""
 
 
 def measure_pairs(trained: TrainedRun, batches: int, repeats: int) -> dict[str, Any]:
-    """Covariance of gradients and mutual information of features for each pair of domains, for `domain_shift.json`.
+    """Covariance of gradients and mutual information of features for each pair of domains, for `SHIFT`.
 
     Gradients are taken at the variables from which the first client starts its next round, features from the variables
     that predict for it. Samples are paired by class; labels are used for this figure only. Domains without a class in

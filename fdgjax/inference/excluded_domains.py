@@ -4,9 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fdgjax.experiments import outline_of
-from fdgjax.inference.kept_rounds import kept_state
-from fdgjax.inference.trained_run import TrainedRun, unstacked
+from fdgjax.inference.trained_run import trained_seed, unstacked
 from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import rebuilt
 from fdgjax.utils.checksums import read_checked_json, sha256, write_checked_json
@@ -31,13 +29,11 @@ def excluded_accuracies(run: Path, data_dir: str = "") -> dict[str, dict[str, fl
     if kept.get("summary") == of:
         return dict(kept["accuracy"])
     experiment = rebuilt(run, data_dir)
-    data, outline = experiment.data, outline_of(experiment)
-    excluded = experiment.split_specs[0].excluded
+    data, excluded = experiment.data, experiment.split_specs[0].excluded
     rows = [np.flatnonzero(data.domains == data.domain_names.index(name)) for name in excluded]
     found = {}
     for index, seed in enumerate(experiment.seeds):
-        state, records = kept_state(experiment, run, index)
-        trained = TrainedRun(outline, state, index, records, experiment)
+        trained = trained_seed(experiment, run, index)
         models = unstacked(trained.unseen_variables())
         answers = iter(trained.classes([(one, own) for own in rows for one in models]))
         found[str(seed)] = {

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.experiments import Experiment, outline_of
-from fdgjax.inference.kept_rounds import kept_state
+from fdgjax.experiments import Experiment
 from fdgjax.inference.safeguards import Safeguards, has_labels, safeguards_of
-from fdgjax.inference.trained_run import TrainedRun
+from fdgjax.inference.trained_run import trained_seed
 from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import rebuilt
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
@@ -51,9 +50,8 @@ def keep_left_out(path: Path, runs: Mapping[str, Path], data_dir: str = "") -> N
 
 def measured(experiment: Experiment, run: Path, index: int) -> Safeguards | None:
     """The safeguards of one seed's models for unseen domains; None if the clients have no labels."""
-    state, records = kept_state(experiment, run, index)
-    trained = TrainedRun(outline_of(experiment), state, index, records, experiment)
-    return safeguards_of(trained, trained.unseen_variables()) if has_labels(experiment, trained) else None
+    trained = trained_seed(experiment, run, index)
+    return safeguards_of(trained, trained.unseen_variables()) if has_labels(trained) else None
 
 
 def mean_of(figures: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:

@@ -12,12 +12,13 @@ from fdgjax.experiments import Outline
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.left_out import LeftOut
 from fdgjax.inference.predictor import described
-from fdgjax.inference.program_use import SAMPLES, Answers, answers_of
+from fdgjax.inference.program_use import SAMPLES, answers_of
 from fdgjax.inference.safeguards_text import safeguards_said
 from fdgjax.inference.tensors import facts_of
+from fdgjax.inference.trained_run import unstacked
 from fdgjax.models.pretrained.weight_files import weights_in_words
 from fdgjax.utils.errors import printable
-from fdgjax.utils.variables import flatten
+from fdgjax.utils.markdown import markdown_table
 from fdgjax.utils.words import words_of
 
 CARD = """# {method} on {dataset}: {what}
@@ -67,11 +68,10 @@ else. For longer `jax.export` does not promise to read a program: export it anew
 
 
 class Words(NamedTuple):
-    """The card's words for what is predicted. what: the model. answers: of the program. facts: of `model.json`. named:
-    of the tensors' metadata. labels: what they are. heading, said: the section on answers. others: a warning."""
+    """The card's words for what is predicted. what: the model. facts: of `model.json`. named: of the tensors'
+    metadata. labels: what they are. heading, said: the section on answers. others: a warning."""
 
     what: str
-    answers: str
     facts: str
     named: str
     labels: str
@@ -83,11 +83,10 @@ class Words(NamedTuple):
 NO_SETS = "Of predicted numbers neither intervals nor distances from the training samples are computed."
 
 
-def class_words(classifier: Classifier, answers: Answers) -> Words:
+def class_words(classifier: Classifier) -> Words:
     """The words for a classifier."""
     return Words(
         what=f"a classifier of {len(classifier.class_names)} classes",
-        answers=answers.answers,
         facts="classes in the order of the probabilities, what a sample is, temperature, quantiles of sets",
         named="classes, ",
         labels=f"Classes: {', '.join(f'`{printable(name)}`' for name in classifier.class_names)}",
@@ -97,13 +96,12 @@ def class_words(classifier: Classifier, answers: Answers) -> Words:
     )
 
 
-def number_words(classifier: Classifier, answers: Answers) -> Words:
+def number_words(classifier: Classifier) -> Words:
     """The words for a regression."""
     name, scale = printable(classifier.class_names[0]), classifier.label_scale
     assert scale is not None, "a regression standardises its labels"
     return Words(
         what=f"a regression of {name}",
-        answers=answers.answers,
         facts="what a sample is, and a prediction",
         named="",
         labels=f"Predicted: `{name}`, of mean {scale.mean:.6g} and deviation {scale.deviation:.6g} in training",
@@ -136,7 +134,8 @@ def card_of(
     return CARD.format(
         method=config.method.name,
         dataset=printable(config.data.name),
-        **(number_words if classifier.label_scale else class_words)(classifier, answers_of(facts))._asdict(),
+        **(number_words if classifier.label_scale else class_words)(classifier)._asdict(),
+        answers=answers_of(facts).answers,
         version=metadata.version("fdgjax"),
         whose=classifier.whose,
         round=classifier.trained.round,
@@ -168,10 +167,8 @@ def measured_of(classifier: Classifier) -> str:
         if value is None:
             return "None: the run has no figure of this client's model alone."
         said = f"Measured after round {record['round']}, on the client's own held-out samples alone."
-        return "\n".join(
-            [said, "", "| figure | value |", "|---|--:|", f"| accuracy (`client_accuracy`) | {value:.3f} |"]
-        )
-    models = len(next(iter(flatten(classifier.models).values())))
+        return figure_table(said, {"accuracy (`client_accuracy`)": value})
+    models = len(unstacked(classifier.models))
     several = (
         f"\n\nThe run measured its {models} models one by one, and `ood` is the mean of their figures. This export "
         "averages their probabilities, which is another model, usually a better one: measure it with `fdgjax evaluate`."
@@ -181,20 +178,24 @@ def measured_of(classifier: Classifier) -> str:
 
 def figures_of(record: Mapping[str, Any]) -> str:
     """The headline figures as a table."""
-    rows = [f"| {short} (`{key}`) | {record[key]:.3f} |" for key, short in SHOWN.items() if key in record]
+    rows = {f"{short} (`{key}`)": record[key] for key, short in SHOWN.items() if key in record}
     further = {f"worst_domain_{name}": f"worst domain {figure.title}" for name, figure in FIGURES.items()}
     further[THRESHOLD] = (
         "threshold of the second class, by the clients' validation data, at which F1, balanced accuracy, sensitivity "
         "and specificity are; `fdgjax predict` writes the most probable class"
     )
-    rows += [f"| {title} (`{key}`) | {record[key]:.3f} |" for key, title in further.items() if key in record]
-    by_domain = record.get("per_domain_accuracy", {})
-    rows += [f"| on `{printable(name)}` | {value:.3f} |" for name, value in by_domain.items()]
-    errors = record.get("per_domain_rmse", {})
-    rows += [f"| RMSE on `{printable(name)}` | {value:.3f} |" for name, value in errors.items()]
+    rows |= {f"{title} (`{key}`)": record[key] for key, title in further.items() if key in record}
+    rows |= {f"on `{name}`": value for name, value in record.get("per_domain_accuracy", {}).items()}
+    rows |= {f"RMSE on `{name}`": value for name, value in record.get("per_domain_rmse", {}).items()}
     if not rows:
         return "None: no round was evaluated."
-    return "\n".join([f"Measured after round {record['round']}.", "", "| figure | value |", "|---|--:|", *rows])
+    return figure_table(f"Measured after round {record['round']}.", rows)
+
+
+def figure_table(said: str, figures: Mapping[str, float]) -> str:
+    """Figures by their names, below a line that says of what they are."""
+    rows = [[name, f"{value:.3f}"] for name, value in figures.items()]
+    return "\n".join([said, "", *markdown_table(["figure", "value"], rows, right=["value"])])
 
 
 def up_to(classifier: Classifier) -> list[Record]:

@@ -13,6 +13,9 @@ from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
 
+PROBES = "probes.json"
+"""The file in a run's folder with what `keep` keeps."""
+
 
 def probe_run(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Probe accuracies of a run's newest state: `{"layer": ..., "round": ..., "seeds": [{what: {percent: accuracy}}]}`.
@@ -49,7 +52,8 @@ def probe_run(run: Path, data_dir: str, changes: Mapping[str, Any]) -> dict[str,
     return {"layer": probing.layer, "round": len(history.records[0]), "seeds": seeds}
 
 
-def keep(file: Path, found: Mapping[str, Any]) -> None:
-    """Writes one layer's results, beside those of other layers in the file."""
+def keep(run: Path, found: Mapping[str, Any]) -> None:
+    """Writes one layer's results, beside those of other layers."""
+    file = run / PROBES
     before = read_checked_json(file) if file.exists() else {}
     write_checked_json(file, before | {found["layer"]: found})

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fdgjax.inference.predictor import columns_of
-from fdgjax.utils.errors import printable
+from fdgjax.utils.markdown import markdown_table
 
 
 class Samples(NamedTuple):
@@ -70,8 +70,6 @@ samples = [[cell(row[header.index(one["name"])], one) for one in facts["columns"
 Standardisation, missing values and categories are part of the program: a sample has numbers as they are in the table,
 NaN for a missing value, and for a category its index among the column's categories, -1 for another one.
 
-| column | values |
-|---|---|
 {columns}"""
 
 
@@ -106,10 +104,11 @@ def use_arrays(facts: Mapping[str, Any]) -> str:
 def use_tables(facts: Mapping[str, Any]) -> str:
     """How the program is used with rows of a table."""
     rows = [
-        f"| `{printable(name)}` | {', '.join(f'`{printable(one)}`' for one in categories) or 'numbers'} |"
+        [f"`{name}`", ", ".join(f"`{one}`" for one in categories) or "numbers"]
         for name, categories in columns_of(facts)
     ]
-    return USE_TABLES.format(read=READ, columns="\n".join(rows), **answers_of(facts)._asdict())
+    table = "\n".join(markdown_table(["column", "values"], rows))
+    return USE_TABLES.format(read=READ, columns=table, **answers_of(facts)._asdict())
 
 
 SAMPLES: Mapping[str, Samples] = {

@@ -19,10 +19,9 @@ from fdgjax.contract import Output, Variables
 from fdgjax.evaluation.conformal import prediction_sets, scores_of, upper_quantile
 from fdgjax.evaluation.feature_distance import FeatureSpace, added, distances_in, feature_space, feature_sums
 from fdgjax.evaluation.features import Evaluated, outputs_of_rows
-from fdgjax.experiments import Experiment, outline_of
-from fdgjax.inference.kept_rounds import kept_state
+from fdgjax.experiments import Experiment
 from fdgjax.inference.temperature import fit_temperature, probabilities_at
-from fdgjax.inference.trained_run import TrainedModels, TrainedRun, unstacked
+from fdgjax.inference.trained_run import TrainedModels, TrainedRun, trained_seed, unstacked
 from fdgjax.run.records import Workdir
 from fdgjax.run.records.workdir import seed_workdir
 from fdgjax.utils.errors import UserError
@@ -81,9 +80,9 @@ class Seen(NamedTuple):
         return Seen(self.logits[:, places], self.labels[places], self.distances[places])
 
 
-def has_labels(experiment: Experiment, trained: TrainedModels) -> bool:
+def has_labels(trained: TrainedModels) -> bool:
     """Whether the method classifies and the clients have labels."""
-    return trained.classifies and experiment.config.data.protocol != "labelled_server"
+    return trained.classifies and trained.outline.config.data.protocol != "labelled_server"
 
 
 def safeguards_of(trained: TrainedRun, models: Variables, client: int | None = None) -> Safeguards:
@@ -97,7 +96,7 @@ def safeguards_of(trained: TrainedRun, models: Variables, client: int | None = N
       UserError: the clients have no labels, or no held-out images.
     """
     experiment, parts = trained.experiment, trained.parts
-    if not has_labels(experiment, trained):
+    if not has_labels(trained):
         raise UserError(
             f"the clients of a run of '{experiment.config.method.name}' by the protocol "
             f"'{experiment.config.data.protocol}' train without labels; expected labelled ones: sets and distances "
@@ -217,9 +216,8 @@ def keep_safeguards(experiment: Experiment, path: Path) -> None:
         return
     for index in range(len(experiment.seeds)):
         file = file_of(experiment.config.seeds, experiment.seeds[index], path)
-        state, records = kept_state(experiment, path, index)
-        trained = TrainedRun(outline_of(experiment), state, index, records, experiment)
-        if not has_labels(experiment, trained):
+        trained = trained_seed(experiment, path, index)
+        if not has_labels(trained):
             return
         if read_safeguards(file, trained.round) is None:
             write_safeguards(file, safeguards_of(trained, trained.unseen_variables()))

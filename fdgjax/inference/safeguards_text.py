@@ -8,7 +8,7 @@ from fdgjax.evaluation.best_set import prediction_interval
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.left_out import LeftOut
 from fdgjax.inference.safeguards import COVERAGE, NEAR, Safeguards
-from fdgjax.utils.errors import printable
+from fdgjax.utils.markdown import markdown_table
 
 SAFEGUARDS = """A set holds the classes with `1 - p <= q`. q is the k-th smallest `1 - p(label)` of n = {n:,} held-out
 {many} of {whose}, `k = ceil((n + 1) c)`: for {many} like these it holds the true class with probability c, at
@@ -20,11 +20,11 @@ computes no distances: `fdgjax predict` with the run's folder does (`--refuse-ab
 
 Far means: above that distance. The sets are those for c = {coverage:g}.
 
-| {many} | n | coverage | classes in a set | far | right, of those not far | right, of the far |
-|---|--:|--:|--:|--:|--:|--:|
-{rows}
+{table}
 
 Those of {whose} are held-out ones; quantiles{fitted} of one half of them were tried on the other. {unseen}"""
+COLUMNS = ("n", "coverage", "classes in a set", "far", "right, of those not far", "right, of the far")
+"""Of the table of figures, after the name of the samples."""
 NOWHERE_MEASURED = "No domain was left out of training, so that none shows what happens elsewhere."
 LEFT_OUT_MEASURED = (
     "This model was trained on the domains that are named as left out; their figures are those of runs with the same "
@@ -36,7 +36,7 @@ INTERVALS = (
 UNSEEN_MEASURED = "Nothing was set by the unseen domain; another one may be further away, and its coverage lower."
 
 
-def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str, measurable: bool = True) -> str:
+def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str, measurable: bool) -> str:
     """What sets and distances promise, and their figures; `left_out`: see `card_of`. many: what samples are called.
     measurable: whether they can still be measured, on the data of the model's run."""
     guards, target = classifier.safeguards, classifier.outline.data.target
@@ -48,9 +48,9 @@ def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str, measur
         whose, own = classifier.whose, f"{classifier.whose}'s"
     kind = "calibrated" if classifier.calibrated else "plain"
     figures, elsewhere = guards.figures[kind], {name: each[kind] for name, each in left_out.items()}
-    names = {"own": f"of {whose}", "unseen": f"of the unseen domain `{printable(target)}`"}
+    names = {"own": f"of {whose}", "unseen": f"of the unseen domain `{target}`"}
     rows = [safeguard_row(names[name], each) for name, each in figures.items()]
-    rows += [safeguard_row(f"of `{printable(name)}`, while it was left out", each) for name, each in elsewhere.items()]
+    rows += [safeguard_row(f"of `{name}`, while it was left out", each) for name, each in elsewhere.items()]
     nowhere = "" if elsewhere else NOWHERE_MEASURED
     return SAFEGUARDS.format(
         n=len(guards.distances),
@@ -59,7 +59,7 @@ def safeguards_said(classifier: Classifier, left_out: LeftOut, many: str, measur
         own=own,
         near=near_said(guards, own, many),
         coverage=COVERAGE,
-        rows="\n".join(rows),
+        table="\n".join(markdown_table([many, *COLUMNS], rows, right=COLUMNS)),
         fitted=" and the temperature" if classifier.calibrated else "",
         unseen=" ".join(
             filter(None, [UNSEEN_MEASURED if "unseen" in figures else nowhere, left_out_said(list(elsewhere.values()))])
@@ -89,7 +89,7 @@ def left_out_said(each: Sequence[Mapping[str, float | None]]) -> str:
     return " ".join([*said, INTERVALS]) if len(said) > 1 else said[0]
 
 
-def safeguard_row(name: str, figures: Mapping[str, Any]) -> str:
+def safeguard_row(name: str, figures: Mapping[str, Any]) -> list[str]:
     """A row of the table of figures, see `fdgjax.inference.safeguards.figures_of`."""
     shares = [figures[key] for key in ("coverage", "size", "far", "accuracy_near", "accuracy_far")]
-    return f"| {name} | {figures['n']:,.0f} | {' | '.join('' if x is None else f'{x:.3f}' for x in shares)} |"
+    return [name, f"{figures['n']:,.0f}", *("" if share is None else f"{share:.3f}" for share in shares)]

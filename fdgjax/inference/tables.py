@@ -12,7 +12,6 @@ from fdgjax.data.sources.arrays import checked_numbers
 from fdgjax.data.sources.cells import first_line
 from fdgjax.data.sources.known_columns import known_cells, stored_rows
 from fdgjax.data.sources.listing import list_folder
-from fdgjax.data.sources.table_files import read_table
 from fdgjax.inference.classifier import SAMPLES_AT_ONCE
 from fdgjax.inference.images import Decoded
 from fdgjax.utils.errors import UserError, printable
@@ -32,7 +31,7 @@ class SampleFile(NamedTuple):
 
 
 def table_samples(
-    path: Path, columns: Sequence[Column], missing: Sequence[str], read: Callable[[Path], Any] = read_table
+    path: Path, columns: Sequence[Column], missing: Sequence[str], read: Callable[[Path], Any]
 ) -> SampleFile:
     """The rows of a table, encoded as those that a model was trained on; columns that it does not know are skipped.
 

@@ -11,6 +11,7 @@ from fdgjax.config import to_plain
 from fdgjax.data.sources.cells import TEXT_MISSING, spelt_code
 from fdgjax.evaluation.probability_figures import THRESHOLD
 from fdgjax.inference.classifier import UNSEEN, Classifier
+from fdgjax.inference.trained_run import unstacked
 from fdgjax.utils.files import write_bytes
 from fdgjax.utils.variables import flatten
 from fdgjax.utils.words import words_of
@@ -19,16 +20,12 @@ from fdgjax.utils.words import words_of
 def tensors_of(classifier: Classifier) -> dict[str, np.ndarray]:
     """Every variable by its path, `params/head/kernel`, including those of a frozen trunk; with several models
     `0/params/...`."""
-    trunk = classifier.outline.trunk
+    trunk, models = classifier.outline.trunk, unstacked(classifier.models)
     frozen = flatten(trunk.variables) if trunk else {}
-    stacked = flatten(classifier.models)
-    number = len(next(iter(stacked.values())))
-    each = [frozen | {path: leaf[i] for path, leaf in stacked.items()} for i in range(number)]
-    prefixes = [""] if number == 1 else [f"{i}/" for i in range(number)]
     return {
-        prefix + path: np.ascontiguousarray(leaf)
-        for prefix, model in zip(prefixes, each, strict=True)
-        for path, leaf in model.items()
+        ("" if len(models) == 1 else f"{i}/") + path: np.ascontiguousarray(leaf)
+        for i, model in enumerate(models)
+        for path, leaf in (frozen | flatten(model)).items()
     }
 
 

@@ -130,7 +130,12 @@ def open_trained(path: Path, data_dir: str = "", seed: int | None = None, round_
       UserError: no run, no checkpoint, no data, no such seed, or a round whose state is not kept.
     """
     experiment = rebuilt(path, data_dir)
-    index = index_of(experiment.seeds, seed, "--seed")
+    return trained_seed(experiment, path, index_of(experiment.seeds, seed, "--seed"), round_)
+
+
+def trained_seed(experiment: Experiment, path: Path, index: int, round_: str = "") -> TrainedRun:
+    """The seed at a position among those of the experiment that a run's folder holds; `round_`, and errors: see
+    `kept_state`."""
     state, records = kept_state(experiment, path, index, round_)
     return TrainedRun(outline_of(experiment), state, index, records, experiment)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.report.drawing import Panel, sheet
+from fdgjax.report.drawing import sheet
 from fdgjax.report.escaping import for_figure
 from fdgjax.report.figure_files import saved
 from fdgjax.utils.markdown import markdown_table
@@ -98,4 +98,4 @@ def contributions_picture(found: Mapping[str, Any]) -> bytes:
         for i, client in enumerate(clients):
             for j, domain in enumerate(domains):
                 axes.text(j, i, points(found["shapley"][client][domain]), ha="center", va="center", fontsize=8)
-    return saved(Panel("", "", name="contributions", drawing=drawing), "png")
+    return saved(drawing, "png", "contributions")

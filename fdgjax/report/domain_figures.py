@@ -24,8 +24,8 @@ from fdgjax.report.drawing import (
     tick_names,
 )
 from fdgjax.report.escaping import for_figure
-from fdgjax.report.figures import by_panel, figure_of, keys_of, percent_axis, series_of, side_by_side, table_of
-from fdgjax.report.reading import Run
+from fdgjax.report.figures import figure_of, keys_of, percent_axis, series_of, side_by_side, table_of
+from fdgjax.report.reading import Run, by_panel, by_series, names_in
 from fdgjax.report.references import line_keys, lines_of
 from fdgjax.report.tables import evenness
 
@@ -98,13 +98,12 @@ def dots_of(runs: Sequence[Run], figure: str, name: str) -> Figure | None:
       name: of the panel.
     """
     there = [run for run in runs if run.values(figure)]
-    numbers, panels = series_of(runs), list(by_panel(there))
-    drawn = list(series_of(there))
+    numbers, panels, drawn = series_of(runs), list(by_panel(there)), by_series(there)
     if len(drawn) < 2:
         return None
     with sheet(6.4, 3.4) as (drawing, axes):
-        for place, series in enumerate(drawn):
-            mine = sorted((panels.index(run.panel), run.values(figure)) for run in there if run.series == series)
+        for place, (series, of_series) in enumerate(drawn.items()):
+            mine = sorted((panels.index(run.panel), run.values(figure)) for run in of_series)
             shift = 0.7 * ((place + 0.5) / len(drawn) - 0.5)
             look: Any = {"color": colour(numbers[series]), "marker": marker(numbers[series])}
             for x, values in mine:
@@ -165,7 +164,7 @@ def radar(runs: Sequence[Run]) -> Figure | None:
     for what, figure in (("domains", "per_domain_accuracy"), ("clients", "client_accuracy")):
         for title, mine in by_panel(runs).items():
             there = [run for run in mine if run.values(figure)]
-            names = list(dict.fromkeys(name for run in there for one in run.values(figure) for name in one))
+            names = names_in(there, figure)
             # One or two axes enclose no area, more than 24 are illegible, and a single run is the best on every axis.
             if not 3 <= len(names) <= 24 or len(there) < 2:
                 continue

@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -192,18 +193,24 @@ def as_svg(drawing: "Drawing", name: str) -> str:
       drawing: drawn with `INK` and `colour`.
       name: unique in the page; letters, digits and hyphens.
     """
-    import matplotlib
-
-    file = io.StringIO()
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
-        # Text is drawn by the reader's browser, which may well have the characters.
-        warnings.filterwarnings("ignore", message="Glyph")
-        drawing.savefig(file, format="svg", metadata={"Date": None})
-    text = file.getvalue()
+    text = file_of(drawing, "svg", name).decode()
     text = re.sub(r"<(metadata|style).*?</\1>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>", r"<svg \1>", text, count=1, flags=re.DOTALL)
     # In tags alone, in none of which a name is: what is drawn may look like an id or a colour.
     return re.sub(r"<[^<>]*>", lambda tag: tag_of_page(tag[0], name), text)
+
+
+def file_of(drawing: "Drawing", kind: str, name: str, style: Any = MappingProxyType({})) -> bytes:
+    """A drawing as a file; the same at every call, without the date, ids in it by the `name`."""
+    import matplotlib
+
+    file = io.BytesIO()
+    dates: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
+    with matplotlib.rc_context({**STYLE, **style, "svg.hashsalt": name}), warnings.catch_warnings():
+        # Text is drawn by the reader's browser, which may well have the characters.
+        warnings.filterwarnings("ignore", message="Glyph")
+        drawing.savefig(file, format=kind, metadata=dates[kind])
+    return file.getvalue()
 
 
 def tag_of_page(tag: str, name: str) -> str:

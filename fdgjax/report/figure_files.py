@@ -1,7 +1,5 @@
 """Figures as files for papers: each panel with its legend, in real colours, without a title."""
 
-import io
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ from fdgjax.report.drawing import (
     Panel,
     colour,
     dashes,
+    file_of,
     fill,
     hatch,
     marker,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 FORMATS = ("pdf", "svg", "png")
 FOLDER = "figures"
 """The folder in a report's that holds the files."""
-EMBEDDED: Any = {"pdf.fonttype": 42, "svg.fonttype": "path"}
+EMBEDDED: Any = {"pdf.fonttype": 42, "svg.fonttype": "path", "savefig.dpi": 200}
 """Fonts are embedded, as publishers require, or drawn."""
 LONGEST_KEY = 60
 
@@ -59,7 +58,7 @@ def figure_files(figures: Mapping[str, Figure], formats: Sequence[str]) -> dict[
     for figure in figures.values():
         for panel in figure.panels if formats else ():
             finish(panel, figure.legend)
-            files |= {f"{FOLDER}/{panel.name}.{kind}": saved(panel, kind) for kind in formats}
+            files |= {f"{FOLDER}/{panel.name}.{kind}": saved(panel.drawing, kind, panel.name) for kind in formats}
     return files
 
 
@@ -127,13 +126,6 @@ def recolour(drawing: "Drawing") -> None:
                 write(now[0] if len(now) == 1 else now)
 
 
-def saved(panel: Panel, kind: str) -> bytes:
-    """A finished drawing as a file; the same at every call, without the date."""
-    import matplotlib
-
-    file = io.BytesIO()
-    dates: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
-    with matplotlib.rc_context({**STYLE, **EMBEDDED, "svg.hashsalt": panel.name}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")
-        panel.drawing.savefig(file, format=kind, metadata=dates[kind], dpi=200)
-    return file.getvalue()
+def saved(drawing: "Drawing", kind: str, name: str) -> bytes:
+    """A finished drawing as a file for papers; see `file_of`."""
+    return file_of(drawing, kind, name, EMBEDDED)

@@ -8,6 +8,7 @@ import numpy as np
 
 from fdgjax.evaluation import HEADLINES, SHOWN
 from fdgjax.report.drawing import (
+    REFERENCE,
     Figure,
     Key,
     OpenPanel,
@@ -16,27 +17,19 @@ from fdgjax.report.drawing import (
     round_axis,
     sheet,
 )
-from fdgjax.report.reading import Run, marked_name
+from fdgjax.report.reading import Run, by_panel, by_series, marked_name
 from fdgjax.report.references import draw_lines, line_keys, lines_of
 from fdgjax.report.tables import curve, main_figure, recorded_bytes
 
 
 def series_of(runs: Sequence[Run]) -> dict[str, int]:
     """The number, and so the colour, of every series, the same in all figures."""
-    return {name: number for number, name in enumerate(dict.fromkeys(run.series for run in runs))}
-
-
-def by_panel(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each panel."""
-    panels: dict[str, list[Run]] = {}
-    for run in runs:
-        panels.setdefault(run.panel, []).append(run)
-    return panels
+    return {name: number for number, name in enumerate(by_series(runs))}
 
 
 def keys_of(runs: Sequence[Run], drawn: Sequence[Run], kind: str = "line") -> list[Key]:
     """The legend of the series that were drawn, in the order of all runs."""
-    of = {name: [run for run in drawn if run.series == name] for name in series_of(drawn)}
+    of = by_series(drawn)
     return [Key(marked_name(name, of[name]), n, kind) for name, n in series_of(runs).items() if name in of]
 
 
@@ -103,6 +96,15 @@ def percent_axis(axes: Any, label: str, axis: str = "y") -> None:
     """Sets the y-axis, or with `"x"` the x-axis, to percent."""
     axes.set(**{f"{axis}label": label})
     getattr(axes, f"{axis}axis").set_major_formatter(lambda value, _: f"{100 * value:g}")
+
+
+def diagonal(axes: Any, x: str, y: str) -> None:
+    """Sets both axes, by their labels, to percent from 0 to 100, with a line where the two are the same."""
+    axes.plot([0, 1], [0, 1], **REFERENCE)
+    axes.set_xlim(0, 1.02)
+    axes.set_ylim(0, 1.02)
+    percent_axis(axes, x, "x")
+    percent_axis(axes, y)
 
 
 def accuracy_by_round(runs: Sequence[Run]) -> Figure | None:

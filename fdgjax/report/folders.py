@@ -9,7 +9,8 @@ from fdgjax.evaluation import FIGURE_KEYS
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.experiments import DataDescription
-from fdgjax.run.records import Workdir, description_of, read_config_file, read_lines, read_summary
+from fdgjax.run.records import Workdir, description_of, read_config_file, read_records, read_summary
+from fdgjax.run.records.workdir import seed_workdir
 from fdgjax.utils.errors import UserError
 
 
@@ -78,19 +79,19 @@ def read_run_folder(path: Path) -> Folder:
         raise UserError(
             f"{Workdir(path).config} has no {error}; expected the config.json of a run of this version"
         ) from error
-    places = [path] if count == 1 else [path / f"seed_{seed}" for seed in range(first, first + count)]
-    seeds = [read_seed(place, first + i, config["selection"]) for i, place in enumerate(places)]
+    numbers = range(first, first + count)
+    places = [Workdir(path)] if count == 1 else [seed_workdir(Workdir(path), seed) for seed in numbers]
+    seeds = [read_seed(*pair, config["selection"]) for pair in zip(places, numbers, strict=True)]
     files = registering_files(content.get(REGISTERED, {}))
     return Folder(
         path, config, content.get("versions", {}), seeds, content.get("commit", ""), files, description_of(path)
     )
 
 
-def read_seed(path: Path, seed: int, selection: str) -> Seed:
+def read_seed(workdir: Workdir, seed: int, selection: str) -> Seed:
     """One seed's records; of an unfinished run, the figures that its selection rule would report now."""
-    workdir = Workdir(path)
-    records = list(read_lines(workdir.metrics)) if workdir.metrics.is_file() else []
+    records = read_records(workdir)
     summary = read_summary(workdir) if workdir.summary.is_file() else {}
     chosen = summary or reported(records, selection)
     figures = {name: chosen[name] for name in FIGURE_KEYS if name in chosen}
-    return Seed(seed, path, records, figures, summary)
+    return Seed(seed, workdir.path, records, figures, summary)

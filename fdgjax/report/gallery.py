@@ -1,8 +1,12 @@
 """Every table and figure a report may have, in its order."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+from fdgjax.evaluation import HEADLINES
+from fdgjax.evaluation.number_figures import NUMBER_HEADLINES
+from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES
 from fdgjax.report import (
     domain_figures,
     figures,
@@ -15,8 +19,10 @@ from fdgjax.report import (
     tables,
 )
 from fdgjax.report.drawing import Figure
+from fdgjax.report.number_figures import MAIN_NUMBERS, RANKED_NUMBERS
+from fdgjax.report.rankings import ranking_by_target, ranking_table
 from fdgjax.report.reading import Run
-from fdgjax.report.tables import Table
+from fdgjax.report.tables import Table, targets_table, with_columns
 
 
 class Exhibit(NamedTuple):
@@ -58,7 +64,7 @@ FIGURES: Mapping[str, Exhibit] = {
         "Errors of predicted numbers against rounds",
         "In the label's unit. Line: mean over seeds. Band: one sample standard deviation. Of RMSE smaller values are "
         "better, of R2 larger ones.",
-        number_figures.errors_by_round,
+        partial(figures.curves_by_round, keys=list(NUMBER_HEADLINES)),
     ),
     "errors_by_domain": Exhibit(
         "Errors of predicted numbers on each domain, as bars",
@@ -123,7 +129,7 @@ FIGURES: Mapping[str, Exhibit] = {
         "Figures of probabilities against rounds",
         "With config.figures. Line: mean over seeds. Band: one sample standard deviation. Of log loss and Brier score "
         "smaller values are better.",
-        probability_figures.figures_by_round,
+        partial(figures.curves_by_round, keys=list(FIGURE_HEADLINES)),
     ),
     "calibration_by_domain": Exhibit(
         "Calibration on each domain",
@@ -162,17 +168,45 @@ FIGURES: Mapping[str, Exhibit] = {
 """A report draws each of these for which the runs have data."""
 
 TABLES: Mapping[str, Callable[..., Table]] = {
-    "ranking": rankings.rankings,
-    "numbers_ranking": number_figures.numbers_ranking,
-    "targets": tables.targets,
-    "numbers_targets": number_figures.numbers_targets,
-    "ranking_by_target": rankings.rankings_by_target,
-    "numbers_ranking_by_target": number_figures.numbers_by_target,
+    "ranking": partial(ranking_table, figures=tables.ACCURACIES, kind="percent", name="ranking", title="Ranking"),
+    "numbers_ranking": partial(
+        ranking_table,
+        figures=RANKED_NUMBERS,
+        kind="number",
+        name="numbers_ranking",
+        title="Ranking by errors of predicted numbers",
+    ),
+    "targets": partial(
+        targets_table, figures=HEADLINES, kind="percent", name="targets", title="Each method on each unseen domain"
+    ),
+    "numbers_targets": partial(
+        targets_table,
+        figures=NUMBER_HEADLINES,
+        kind="number",
+        name="numbers_targets",
+        title="Errors of each method on each unseen domain",
+    ),
+    "ranking_by_target": partial(
+        ranking_by_target, main=tables.MAIN, kind="percent", name="ranking_by_target", title="Ranking on each domain"
+    ),
+    "numbers_ranking_by_target": partial(
+        ranking_by_target,
+        main=MAIN_NUMBERS,
+        kind="number",
+        name="numbers_ranking_by_target",
+        title="Ranking by errors of predicted numbers on each domain",
+    ),
     "results": tables.results,
     "numbers": number_figures.numbers_table,
     "figures": probability_figures.figures_table,
     "figures_by_domain": probability_figures.figures_by_domain,
-    "figures_ranking": probability_figures.figures_ranking,
+    "figures_ranking": partial(
+        ranking_table,
+        figures=[key for key in FIGURE_HEADLINES if key.startswith(("ood_", "avg_"))],
+        kind="decimals",
+        name="figures_ranking",
+        title="Ranking by figures of probabilities",
+    ),
     "settings": rankings.settings_table,
     "domains": tables.domains,
     "fairness": tables.fairness_table,
@@ -191,4 +225,4 @@ def make_tables(runs: Sequence[Run], reach: Sequence[float] = ()) -> list[Table]
 def without_empty_columns(table: Table) -> Table:
     """The same table, without columns that have no value."""
     kept = [i for i in range(len(table.columns)) if any(row[i] is not None for row in table.rows)]
-    return table._replace(columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows])
+    return with_columns(table, kept)

@@ -19,7 +19,7 @@ from fdgjax.report.drawing import (
     round_axis,
     sheet,
 )
-from fdgjax.report.figures import draw_panels, figure_of, percent_axis, side_by_side, table_of
+from fdgjax.report.figures import diagonal, draw_panels, figure_of, percent_axis, side_by_side, table_of
 from fdgjax.report.folders import Seed
 from fdgjax.report.reading import Run
 
@@ -189,17 +189,13 @@ def reliability(runs: Sequence[Run]) -> Figure | None:
     """Accuracy against confidence (Guo et al., 2017, figure 1)."""
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
-        axes.plot([0, 1], [0, 1], **REFERENCE)
+        diagonal(axes, "confidence (%)", "accuracy (%)")
         for bins, number in zip(found, numbers, strict=True):
             # The accuracy in a bin of a few samples is noise.
             some = bins["count"] >= max(5, 0.005 * bins["count"].sum())
             count = bins["count"][some]
             x, y = bins["confidence"][some] / count, bins["correct"][some] / count
             axes.plot(x, y, color=colour(number), linestyle=dashes(number), marker="o")
-        axes.set_xlim(0, 1.02)
-        axes.set_ylim(0, 1.02)
-        percent_axis(axes, "confidence (%)", "x")
-        percent_axis(axes, "accuracy (%)")
 
     return figure_of(runs, "reliability", bins_of, draw)
 

@@ -4,34 +4,23 @@ from collections.abc import Sequence
 
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES, NUMBER_HEADLINES
 from fdgjax.evaluation.statistics import spread
-from fdgjax.report.drawing import Figure
-from fdgjax.report.figures import curves_by_round
-from fdgjax.report.rankings import ranking_by_target, ranking_table
-from fdgjax.report.reading import Run
-from fdgjax.report.tables import WHO, Cell, Column, Table, targets_table, who
+from fdgjax.report.reading import Run, names_in
+from fdgjax.report.tables import SCOPE_TITLES, WHO, Cell, Column, Table, who
 
 MAIN_NUMBERS = ("ood_rmse", "avg_rmse", "id_rmse")
 """The figures that runs which predict numbers are compared by: of each run the first that it has."""
 
-TITLES = {
-    "id": "id",
-    "id_all": "id, pooled",
-    "ood": "ood",
-    "ood_adapted": "ood adapted",
-    "avg": "AVG",
-    "all": "ALL",
-    "worst_domain": "worst domain",
-}
-"""The scopes of figures, with their titles."""
+RANKED_NUMBERS = tuple(dict.fromkeys((*MAIN_NUMBERS, *NUMBER_HEADLINES)))
+"""The figures of predicted numbers that runs are ranked by."""
 
 
 def numbers_table(runs: Sequence[Run]) -> Table:
     """RMSE, R2 and MAE of each run: means over clients and models, pooled samples, the worst and each domain."""
-    domains = list(dict.fromkeys(d for run in runs for each in run.values("per_domain_rmse") for d in each))
+    domains = names_in(runs, "per_domain_rmse")
     rows: list[list[Cell]] = []
     for name, figure in NUMBER_FIGURES.items():
         for run in runs:
-            cells = [spread(run.values(f"{scope}_{name}")) for scope in TITLES]
+            cells = [spread(run.values(f"{scope}_{name}")) for scope in SCOPE_TITLES]
             cells += [spread([one.get(domain) for one in run.values(f"per_domain_{name}")]) for domain in domains]
             rows += [[*who(run), figure.title, *cells]] if any(cells) else []
     return Table(
@@ -43,32 +32,9 @@ def numbers_table(runs: Sequence[Run]) -> Table:
         [
             *WHO,
             Column("figure", "figure"),
-            *(Column(scope, title, "number", 1) for scope, title in TITLES.items()),
+            *(Column(scope, title, "number", 1) for scope, title in SCOPE_TITLES.items()),
             *(Column(domain, f"on {domain}", "number", 1) for domain in domains),
         ],
         rows,
         ("panel", "figure"),
     )
-
-
-def numbers_ranking(runs: Sequence[Run]) -> Table:
-    """Who is best by each main figure of predicted numbers."""
-    names = list(dict.fromkeys((*MAIN_NUMBERS, *NUMBER_HEADLINES)))
-    return ranking_table(runs, names, "number", "numbers_ranking", "Ranking by errors of predicted numbers")
-
-
-def numbers_by_target(runs: Sequence[Run]) -> Table:
-    """The ranking on each domain by its main error."""
-    title = "Ranking by errors of predicted numbers on each domain"
-    return ranking_by_target(runs, MAIN_NUMBERS, "number", "numbers_ranking_by_target", title)
-
-
-def numbers_targets(runs: Sequence[Run]) -> Table:
-    """The main figures of predicted numbers of methods by unseen domains."""
-    title = "Errors of each method on each unseen domain"
-    return targets_table(runs, NUMBER_HEADLINES, "number", "numbers_targets", title)
-
-
-def errors_by_round(runs: Sequence[Run]) -> Figure | None:
-    """The main figures of predicted numbers against rounds, the panels of one target in a row."""
-    return curves_by_round(runs, list(NUMBER_HEADLINES))

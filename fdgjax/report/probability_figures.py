@@ -7,7 +7,6 @@ import numpy as np
 
 from fdgjax.evaluation.probability_figures import (
     CURVES,
-    FIGURE_HEADLINES,
     FIGURES,
     SCOPES,
     THRESHOLD,
@@ -15,7 +14,6 @@ from fdgjax.evaluation.probability_figures import (
 )
 from fdgjax.evaluation.statistics import Spread, spread
 from fdgjax.report.drawing import (
-    REFERENCE,
     Figure,
     OpenPanel,
     colour,
@@ -23,10 +21,9 @@ from fdgjax.report.drawing import (
     panels_of,
     sheet,
 )
-from fdgjax.report.figures import by_panel, curves_by_round, keys_of, percent_axis, series_of
-from fdgjax.report.rankings import ranking_table
-from fdgjax.report.reading import Run
-from fdgjax.report.tables import WHO, Cell, Column, Estimate, Table, who
+from fdgjax.report.figures import diagonal, keys_of, series_of
+from fdgjax.report.reading import Run, by_panel, names_in
+from fdgjax.report.tables import SCOPE_TITLES, WHO, Cell, Column, Estimate, Table, who
 
 LEAST = 5
 """A bin of a curve with fewer samples is noise and left out."""
@@ -39,14 +36,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 
 def figures_table(runs: Sequence[Run]) -> Table:
     """Each figure of each run: means over clients and models, pooled samples, the worst domain, the threshold."""
-    scopes = {
-        "id": "id",
-        "id_all": "id, pooled",
-        "ood": "ood",
-        "avg": "AVG",
-        "all": "ALL",
-        "worst_domain": "worst domain",
-    }
+    scopes = {scope: title for scope, title in SCOPE_TITLES.items() if scope in SCOPES}
     rows: list[list[Cell]] = []
     for name in names_of(runs):
         for run in runs:
@@ -72,9 +62,7 @@ def figures_table(runs: Sequence[Run]) -> Table:
 def figures_by_domain(runs: Sequence[Run]) -> Table:
     """Each figure on each domain, with the interval of a single seed on a small domain."""
     names = names_of(runs)
-    domains = list(
-        dict.fromkeys(d for run in runs for name in names for each in run.values(f"per_domain_{name}") for d in each)
-    )
+    domains = names_in(runs, *(f"per_domain_{name}" for name in names))
     rows: list[list[Cell]] = []
     for name in names:
         for run in runs:
@@ -102,17 +90,6 @@ def on_domain(
     return Estimate(found.mean, *interval) if found and found.std is None and interval else found
 
 
-def figures_ranking(runs: Sequence[Run]) -> Table:
-    """Who is best by each figure of probabilities on the unseen domain, or on the clients' test data without one."""
-    keys = [key for key in FIGURE_HEADLINES if key.startswith(("ood_", "avg_"))]
-    return ranking_table(runs, keys, "decimals", "figures_ranking", "Ranking by figures of probabilities")
-
-
-def figures_by_round(runs: Sequence[Run]) -> Figure | None:
-    """Every figure of probabilities against rounds, the panels of one target in a row."""
-    return curves_by_round(runs, list(FIGURE_HEADLINES))
-
-
 def curve_of(run: Run, domain: str) -> tuple[np.ndarray, np.ndarray] | None:
     """A run's curve of calibration on a domain, over all seeds: mean probability and share of positive samples by bin;
     None without one."""
@@ -130,19 +107,15 @@ def calibration_by_domain(runs: Sequence[Run]) -> Figure | None:
     """Curves of calibration, a panel for each domain, in a row for each of the runs' panels."""
     numbers, panels, drawn = series_of(runs), list[OpenPanel](), list[Run]()
     for title, mine in by_panel(runs).items():
-        for domain in dict.fromkeys(domain for run in mine for one in run.values(CURVES) for domain in one):
+        for domain in names_in(mine, CURVES):
             there = [(run, found) for run in mine if (found := curve_of(run, domain)) is not None]
             if not there:
                 continue
             with sheet(3.4, 3.0) as (drawing, axes):
-                axes.plot([0, 1], [0, 1], **REFERENCE)
+                diagonal(axes, "mean probability (%)", "share of samples (%)")
                 for run, (x, y) in there:
                     look: Any = {"color": colour(numbers[run.series]), "linestyle": dashes(numbers[run.series])}
                     axes.plot(x, y, marker="o", **look)
-                axes.set_xlim(0, 1.02)
-                axes.set_ylim(0, 1.02)
-                percent_axis(axes, "mean probability (%)", "x")
-                percent_axis(axes, "share of samples (%)")
                 unseen = " (unseen)" if domain == there[0][0].target else ""
                 name = f"calibration-{len(panels)}"
                 legend = tuple(keys_of(runs, [run for run, _ in there]))

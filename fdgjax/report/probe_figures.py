@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdgjax.evaluation.metrics import Record
+from fdgjax.inference.domain_shift import SHIFT
+from fdgjax.inference.probes import PROBES
 from fdgjax.report.drawing import INK, Figure, OpenPanel, colour, panels_of, sheet
 from fdgjax.report.escaping import for_figure
 from fdgjax.report.figures import figure_of
@@ -23,7 +25,7 @@ def left_by(run: Run, name: str) -> Record:
 
 def probes_again(runs: Sequence[Run]) -> Figure | None:
     """Probe accuracy against the share of labels, a panel for each layer (FedGaLA, figure 3a)."""
-    layers = dict.fromkeys(layer for run in runs for layer in left_by(run, "probes.json"))
+    layers = dict.fromkeys(layer for run in runs for layer in left_by(run, PROBES))
     drawn = {layer: layer_panels(runs, layer, number) for number, layer in enumerate(layers)}
     panels = [
         panel._replace(title=f"{layer}, {panel.title}")
@@ -39,7 +41,7 @@ def layer_panels(runs: Sequence[Run], layer: str, number: int) -> Figure | None:
     """The panels of one layer, the `number`th."""
 
     def curves(run: Run) -> Any:
-        return left_by(run, "probes.json").get(layer)
+        return left_by(run, PROBES).get(layer)
 
     def draw(axes: Any, found: list[Any], numbers: list[int]) -> None:
         def of(probes: Record, what: str) -> Accuracies:
@@ -56,7 +58,7 @@ def domain_shift(runs: Sequence[Run]) -> Figure | None:
     (FedGaLA, figure 2)."""
     panels: list[OpenPanel] = []
     for run in runs:
-        if not (shift := left_by(run, "domain_shift.json")):
+        if not (shift := left_by(run, SHIFT)):
             continue
         with sheet() as (drawing, axes):
             for pair in shift["pairs"]:

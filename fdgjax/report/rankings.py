@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from fdgjax.evaluation import HEADLINES, SHOWN
+from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.statistics import ranking
-from fdgjax.report.reading import Run, marked_name
-from fdgjax.report.tables import MAIN, WHO, Cell, Column, Table, compared
+from fdgjax.report.reading import Run, by_panel, by_series, marked_name
+from fdgjax.report.tables import WHO, Cell, Column, Table, compared, with_columns
 
 DIFFERENCES: Mapping[str, str] = {"percent": "points", "decimals": "difference", "number": "number_difference"}
 """The kinds of columns with figures, and of those with differences of such figures."""
@@ -15,10 +15,10 @@ DIFFERENCES: Mapping[str, str] = {"percent": "points", "decimals": "difference",
 def ranked_rows(runs: Sequence[Run], figure: str) -> list[list[Cell]]:
     """Series ranked by a figure, one of `SHOWN`, those of several panels by the mean over these; nothing for a single
     one."""
-    found = ranking(compared(runs, figure), larger_is_better(figure))
+    found, of = ranking(compared(runs, figure), larger_is_better(figure)), by_series(runs)
     rows: list[list[Cell]] = []
     for one in found if len(found) > 1 else []:
-        name = marked_name(one.name, [run for run in runs if run.series == one.name])
+        name = marked_name(one.name, of[one.name])
         low, high = (one.behind and one.behind.interval) or (None, None)
         apart: list[Cell] = [None, None, None, None, None, None]
         if one.behind:
@@ -76,16 +76,14 @@ def ranking_table(runs: Sequence[Run], figures: Sequence[str], kind: str, name: 
 
 def ranking_by_target(runs: Sequence[Run], main: Sequence[str], kind: str, name: str, title: str) -> Table:
     """The ranking on each domain by the first of some figures that its runs have; empty for a single domain."""
-    by_panel = {
-        panel: [run for run in runs if run.panel == panel] for panel in dict.fromkeys(run.panel for run in runs)
-    }
+    panels = by_panel(runs)
     chosen = {
         panel: figure
-        for panel, mine in by_panel.items()
+        for panel, mine in panels.items()
         if (figure := next((one for one in main if any(run.values(one) for run in mine)), ""))
     }
     rows: list[list[Cell]] = [
-        [panel, *row] for panel, figure in chosen.items() for row in ranked_rows(by_panel[panel], figure)
+        [panel, *row] for panel, figure in chosen.items() for row in ranked_rows(panels[panel], figure)
     ]
     several = len({row[0] for row in rows}) > 1
     table = Table(
@@ -96,27 +94,15 @@ def ranking_by_target(runs: Sequence[Run], main: Sequence[str], kind: str, name:
         rows if several else [],
     )
     kept = [i for i, column in enumerate(table.columns) if column.key != "targets"]
-    return table._replace(columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows])
-
-
-def rankings(runs: Sequence[Run]) -> Table:
-    """Who is best by each accuracy."""
-    names = [name for name in dict.fromkeys((*MAIN, *HEADLINES)) if name.endswith("accuracy")]
-    return ranking_table(runs, names, "percent", "ranking", "Ranking")
-
-
-def rankings_by_target(runs: Sequence[Run]) -> Table:
-    """The ranking on each domain by its main accuracy."""
-    return ranking_by_target(runs, MAIN, "percent", "ranking_by_target", "Ranking on each domain")
+    return with_columns(table, kept)
 
 
 def settings_table(runs: Sequence[Run]) -> Table:
     """What differs between the runs: a row for each series, or for each of its settings and where they were used."""
     keys = list(dict.fromkeys(key for run in runs for key in run.settings))
     rows: list[list[Cell]] = []
-    for series in dict.fromkeys(run.series for run in runs):
+    for series, mine in by_series(runs).items():
         panels: dict[tuple[str | None, ...], list[str]] = {}
-        mine = [run for run in runs if run.series == series]
         for run in mine:
             panels.setdefault(tuple(run.settings.get(key) for key in keys), []).append(run.panel)
         name = marked_name(series, mine)

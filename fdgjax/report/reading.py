@@ -71,6 +71,21 @@ class Run(NamedTuple):
         return [seed.figures[figure] for seed in self.seeds if figure in seed.figures]
 
 
+def by_panel(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of each panel."""
+    return {name: [run for run in runs if run.panel == name] for name in dict.fromkeys(run.panel for run in runs)}
+
+
+def by_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of each series."""
+    return {name: [run for run in runs if run.series == name] for name in dict.fromkeys(run.series for run in runs)}
+
+
+def names_in(runs: Sequence[Run], *figures: str) -> list[str]:
+    """The names, such as domains, by which figures of the reported rounds have their values."""
+    return list(dict.fromkeys(name for run in runs for key in figures for one in run.values(key) for name in one))
+
+
 def marked_name(name: str, runs: Sequence[Run]) -> str:
     """The displayed name of runs, marked where all or some are unfinished or choose their round as an oracle."""
     for mark, marked in (("unfinished", [run.unfinished for run in runs]), (ORACLE, [run.oracle for run in runs])):

@@ -8,10 +8,12 @@ import numpy as np
 from fdgjax.evaluation import HEADLINES, is_evaluated
 from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.statistics import EQUAL, Spread, Values, over_targets, ranking, spread
-from fdgjax.report.reading import EVERY_DOMAIN, Run, marked_name
+from fdgjax.report.reading import EVERY_DOMAIN, Run, by_panel, by_series, marked_name, names_in
 
 MAIN = ("ood_accuracy", "avg_accuracy", "probe_accuracy", "id_accuracy")
 """The figures that runs are compared by: of each run the first that it has."""
+ACCURACIES = tuple(name for name in dict.fromkeys((*MAIN, *HEADLINES)) if name.endswith("accuracy"))
+"""The accuracies that runs are ranked by."""
 
 
 class Estimate(NamedTuple):
@@ -69,6 +71,16 @@ def rounds_done(run: Run) -> int:
     return max((len(seed.records) for seed in run.seeds), default=0)
 
 
+SCOPE_TITLES = {
+    "id": "id",
+    "id_all": "id, pooled",
+    "ood": "ood",
+    "ood_adapted": "ood adapted",
+    "avg": "AVG",
+    "all": "ALL",
+    "worst_domain": "worst domain",
+}
+"""The scopes of figures, with their titles."""
 WHO = [Column("method", "method"), Column("panel", "tested on")]
 """The columns that identify the run of a row."""
 
@@ -131,9 +143,9 @@ def compared(runs: Sequence[Run], figure: str) -> dict[str, Values]:
     return {series: values for series, values in found.items() if values}
 
 
-def targets(runs: Sequence[Run]) -> Table:
-    """The headline figures of methods by unseen domains."""
-    return targets_table(runs, HEADLINES, "percent", "targets", "Each method on each unseen domain")
+def with_columns(table: Table, kept: Sequence[int]) -> Table:
+    """The table with these of its columns alone."""
+    return table._replace(columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows])
 
 
 def targets_table(runs: Sequence[Run], figures: Mapping[str, str], kind: str, name: str, title: str) -> Table:
@@ -145,15 +157,15 @@ def targets_table(runs: Sequence[Run], figures: Mapping[str, str], kind: str, na
       kind: of the columns.
       name, title: of the table.
     """
-    panels = list(dict.fromkeys(run.panel for run in runs))
+    panels = list(by_panel(runs))
     rows, near = list[list[Cell]](), set[tuple[int, str]]()
     for key in [key for key in figures if any(run.values(key) for run in runs)]:
         there = compared(runs, key)
         needed = {panel for values in there.values() for panel, _ in values}
         ranked = ranking(there, larger_is_better(key))
         undecided = {one.name for one in ranked if one.behind and one.behind.words == "undecided"}
-        for series in dict.fromkeys(run.series for run in runs):
-            mine = {run.panel: run for run in runs if run.series == series}
+        for series, of_series in by_series(runs).items():
+            mine = {run.panel: run for run in of_series}
             each = [spread(mine[panel].values(key)) if panel in mine else None for panel in panels]
             if not any(each):
                 continue
@@ -191,7 +203,7 @@ def domains(runs: Sequence[Run]) -> Table:
 
 def by_name(runs: Sequence[Run], figure: str) -> tuple[list[str], list[list[Cell]]]:
     """The names by which a figure has its values, and for each run that has it a row with a cell for each name."""
-    names = list(dict.fromkeys(name for run in runs for each in run.values(figure) for name in each))
+    names = names_in(runs, figure)
     found = [(run, run.values(figure)) for run in runs]
     rows = [[*who(run), *(spread([one.get(name) for one in each]) for name in names)] for run, each in found if each]
     return names, rows
@@ -277,7 +289,7 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
             rounds = first_round(run, accuracy)
             reached = None if None in rounds else spread(rounds)
             missed -= {accuracy} if reached else set()
-            row += [reached, reached and per_round and scaled_cell(reached, sum(per_round))]
+            row += [reached, reached and per_round and reached.times(sum(per_round))]
         rows.append(row)
     columns = [*WHO, Column("figure", "figure")]
     for accuracy in wanted:
@@ -295,8 +307,3 @@ def communication(runs: Sequence[Run], reach: Sequence[float] = ()) -> Table:
         columns,
         rows if wanted else [],
     )
-
-
-def scaled_cell(value: Spread, factor: float) -> Spread:
-    """Mean and deviation times a factor."""
-    return Spread(value.mean * factor, None if value.std is None else value.std * factor, value.n)

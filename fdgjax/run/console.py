@@ -26,6 +26,10 @@ class Console:
         """Prints a message without markup."""
         self._rich.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    def show(self, table: Table) -> None:
+        """Prints a table."""
+        self._rich.print(table)
+
     @contextlib.contextmanager
     def progress(self, rounds: int, done: int) -> Iterator[Callable[[Record], None]]:
         """Yields a function that shows the progress of the run, given each round's number, figures and loss."""
@@ -81,7 +85,7 @@ class Console:
         over_seeds, over_splits = std.get("probe_by_percent", {}), summary.get("probe_deviation_by_percent", {})
         for percent, value in summary["probe_by_percent"].items():
             table.add_row(f"{percent} %", figure(value, over_seeds.get(percent, over_splits.get(percent))))
-        self._rich.print(table)
+        self.show(table)
 
     def accuracies(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
         """Prints the table of accuracies per domain, with the number of images and, for one seed, the interval that
@@ -106,7 +110,7 @@ class Console:
             table.add_row(
                 f"{name} (unseen)" if unseen else name, *cells, f"{number:,}" if number else "", *[sure] * (not std)
             )
-        self._rich.print(table)
+        self.show(table)
         if rest := {key: summary[key] for key in HEADLINES if key in summary and key not in columns}:
             self.say(headlines(rest, std))
         self.say(
@@ -152,7 +156,7 @@ class Console:
             keys = (f"{seen}_{name}", f"worst_domain_{name}")
             ends = [figure(summary[key], std.get(key)) if key in summary else "" for key in keys]
             table.add_row(title, ends[0], *cells, ends[1])
-        self._rich.print(table)
+        self.show(table)
 
 
 def silent_console() -> Console:

@@ -7,7 +7,7 @@ import jax
 
 from fdgjax.config import Config
 from fdgjax.engine.devices import split_cpu
-from fdgjax.run.records import Workdir, read_config_file
+from fdgjax.run.records import begun_with
 from fdgjax.utils.processor import cores
 from fdgjax.utils.threads import settle_threads, suggested_threads, threads
 
@@ -19,10 +19,8 @@ def as_begun(config: Config, path: Path) -> Config:
     Raises:
       Damaged: the run's config differs from its checksum.
     """
-    workdir = Workdir(path)
-    if config.devices or not workdir.config.is_file():
-        return config
-    return dataclasses.replace(config, devices=read_config_file(workdir)["config"]["devices"])
+    begun = {} if config.devices else begun_with(path)
+    return dataclasses.replace(config, devices=begun["config"]["devices"]) if begun else config
 
 
 def prepare_cpu(config: Config, path: Path, processes: int = 1) -> None:
@@ -46,8 +44,7 @@ def threads_of(path: Path) -> int | None:
     Raises:
       Damaged: the run's config differs from its checksum.
     """
-    workdir = Workdir(path)
-    return read_config_file(workdir).get("threads") if workdir.config.is_file() else None
+    return begun_with(path).get("threads")
 
 
 def as_there_are(config: Config) -> Config:

@@ -18,7 +18,7 @@ from fdgjax.evaluation.metrics import FIGURE_KEYS, Record
 from fdgjax.experiments import Experiment, build
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.loop import is_due
-from fdgjax.run.records import Workdir, read_config_file
+from fdgjax.run.records import Workdir, begun_with, read_config_file
 from fdgjax.run.records.workdir import seed_workdir
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.errors import UserError
@@ -30,10 +30,9 @@ CONTINUED = "continued_from"
 
 def earlier_rounds(path: Path, config: Config) -> int:
     """The number of rounds of the folder's run, if that is this experiment with fewer rounds; else 0."""
-    workdir = Workdir(path)
-    if not workdir.config.is_file():
+    if not (begun := begun_with(path)):
         return 0
-    held = read_config_file(workdir)["config"]
+    held = begun["config"]
     same = experiment_identity(held) | {"rounds": config.rounds} == experiment_identity(to_plain(config))
     return int(held["rounds"]) if same and held["rounds"] < config.rounds else 0
 
@@ -68,9 +67,8 @@ def prolong(workdir: Workdir, config: Config, earlier: int) -> None:
     parts = [(seed_workdir(workdir, seed), for_seed(config, seed)) for seed in several]
     # The run's own folder comes last: until it is rewritten, the same command repeats all of this.
     for folder, own in (*parts, (workdir, config)):
-        if not folder.config.is_file():
+        if not (content := begun_with(folder.path)):
             continue
-        content = read_config_file(folder)
         if folder.summary.exists():
             os.replace(folder.summary, folder.path / f"summary_{earlier}.json")
             sync(folder.path)

@@ -48,7 +48,7 @@ from fdgjax.run.records import (
     mean_figures,
     note_programs,
     open_seeds,
-    read_lines,
+    read_records,
     write_summary,
 )
 from fdgjax.run.selected import may_be_selected, updated
@@ -240,7 +240,7 @@ def keep_lost_records(outputs: Sequence[RunOutput], console: Console) -> None:
         return
     for output in outputs:
         for folder in open_seeds(output.workdir, output.config):
-            rounds = sum(1 for _ in read_lines(folder.metrics)) if folder.metrics.is_file() else 0
+            rounds = len(read_records(folder))
             if rounds >= min(output.config.checkpoint_every, output.config.rounds):
                 kept = folder.metrics.replace(folder.metrics.with_name(f"metrics_{rounds}.jsonl"))
                 console.say(

@@ -10,11 +10,12 @@ import numpy as np
 from fdgjax.evaluation.best_set import SCORES, BestSet, best_set, prediction_interval, tells_apart
 from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.statistics import paired
+from fdgjax.run.records import by_seed
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.choice_record import Choice, Judged
 from fdgjax.sweeps.choosing import REFERENCE, Choosing
 from fdgjax.sweeps.comparison import nested
-from fdgjax.sweeps.status import failure_of, summary_of
+from fdgjax.sweeps.status import failure_line, summary_of
 from fdgjax.utils.errors import UserError
 
 AS_FAST = 1.1
@@ -23,7 +24,7 @@ AS_FAST = 1.1
 
 def no_choice(cells: Sequence[Cell], out: Path) -> str:
     """Why no candidate's runs are all finished, by the first that failed."""
-    reasons = ((cell.name, failure_of(out, cell.name).partition("\n")[0]) for cell in cells)
+    reasons = ((cell.name, failure_line(out, cell.name)) for cell in cells)
     why = next((f"{name} failed: {reason}" for name, reason in reasons if reason), "some are not finished")
     return f"choose got no method of which all runs are finished; {why}"
 
@@ -50,7 +51,7 @@ def read_choice(
     for candidate in choosing.candidates:
         mine = [cell for cell in cells if cell.group == candidate.name]
         summaries: list[Mapping[str, Any]] = [summary_of(out, cell.name) for cell in mine]
-        reasons = [failure_of(out, cell.name).partition("\n")[0] for cell in mine]
+        reasons = [failure_line(out, cell.name) for cell in mine]
         if not all(summaries):
             left_out[candidate.name] = next(filter(None, reasons), "not finished")
         elif np.isnan([figures(one, figure) for one in summaries]).any():
@@ -62,7 +63,7 @@ def read_choice(
     if not found:
         return None
     names = list(found)
-    seeds = seeds_in(found[names[0]][0])
+    seeds = list(by_seed(found[names[0]][0]))
     values = np.array([[figures(one, figure) for one in found[name]] for name in names], np.float64)
     scores = kind.sign * SCORES[by](kind.sign * values)
     judged = [as_judged(choosing, i, names, values, scores, found[name]) for i, name in enumerate(names)]
@@ -93,11 +94,6 @@ def read_choice(
     )
 
 
-def seeds_in(summary: Mapping[str, Any]) -> list[int]:
-    """The seeds of a run."""
-    return [int(seed) for seed in summary.get("per_seed", {summary.get("seed", 0): None})]
-
-
 def largest_class(domains: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The share of each left-out domain's largest class, from the runs of one method; empty where it was not kept."""
     shares = [one.get("target_majority") for one in summaries]
@@ -106,8 +102,8 @@ def largest_class(domains: Sequence[str], summaries: Sequence[Mapping[str, Any]]
 
 def figures(summary: Mapping[str, Any], figure: str) -> list[float]:
     """A figure of each seed of a run; NaN where it is missing."""
-    each = summary.get("per_seed", {}).values() or [summary]
-    return [np.nan if (value := nested(one, figure)) is None else float(value) for one in each]
+    each = (nested(own, figure) for own in by_seed(summary).values())
+    return [np.nan if value is None else float(value) for value in each]
 
 
 def as_judged(

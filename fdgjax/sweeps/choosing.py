@@ -83,10 +83,10 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
     """
     if draws < 0:
         raise UserError(f"choose got search={draws}; expected a number of draws, or 0 for none")
-    domains = check_domains(read_config(configs[0]), target)
+    first = read_config(configs[0])
+    domains = check_domains(first, target)
     excluded = ",".join(map(quoted, filter(None, (*words_of(configs[0].data.excluded), target))))
     unfit, candidates = dict[str, str](), list[Candidate]()
-    first = read_config(configs[0])
     data = chosen_data(first.data, first.task) if only_fit else None
     for given in configs:
         config = given.copy_and_resolve_references()

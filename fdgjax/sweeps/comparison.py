@@ -13,8 +13,9 @@ from fdgjax.evaluation import SHOWN
 from fdgjax.evaluation.figure_kinds import in_table, larger_is_better, table_scale
 from fdgjax.evaluation.selection import ORACLE
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
+from fdgjax.run.records import by_seed
 from fdgjax.sweeps.cells import Cell, Figures, Published, as_name
-from fdgjax.sweeps.status import failure_of, hold, summary_of
+from fdgjax.sweeps.status import failure_line, hold, summary_of
 from fdgjax.utils.files import csv_text, write_text
 from fdgjax.utils.markdown import markdown_table
 
@@ -61,7 +62,7 @@ def compare(
     `summaries`: by name, empty where a cell is not finished."""
     rows: list[ComparisonRow] = []
     for cell in cells:
-        failure, note = failure_of(out, cell.name).partition("\n")[0], cell.note
+        failure, note = failure_line(out, cell.name), cell.note
         if cell.config.get("selection") == ORACLE:
             note = "; ".join(filter(None, [note, "oracle: the round is the best on the unseen domain, an upper bound"]))
         for name in cell.figures:
@@ -109,7 +110,7 @@ def summary_figure(summary: Mapping[str, Any], name: str) -> Measured | None:
 
 def as_measured(own: Spread, images: float | None) -> Measured:
     """An accuracy in [0, 1] on so many test images, None where their number is unknown, in percent."""
-    return Measured(own.in_percent, 100 * image_error(own.mean, images) if images else 0.0)
+    return Measured(own.times(100), 100 * image_error(own.mean, images) if images else 0.0)
 
 
 def mean_of(summaries: Sequence[Mapping[str, Any]], name: str) -> Measured | None:
@@ -149,10 +150,9 @@ def rankings(cells: Sequence[Cell], summaries: Mapping[str, Mapping[str, Any]]) 
             named += f" ({ORACLE})"
         # The name of a run without an unseen domain is the method's alone.
         place = as_name(cell.config.data.target) if cell.name == method else cell.name.removeprefix(f"{method}-")
-        each = summary.get("per_seed") or {cell.config.seed: summary}
-        for name, (seed, own) in itertools.product(names, each.items()):
+        for name, (seed, own) in itertools.product(names, by_seed(summary).items()):
             if (value := nested(own, name)) is not None:
-                methods.setdefault(name, {}).setdefault(named, {})[place, int(seed)] = value
+                methods.setdefault(name, {}).setdefault(named, {})[place, seed] = value
     return {name: ranking(of, larger_is_better(name)) for name, of in methods.items() if len(of) > 1}
 
 
@@ -173,8 +173,8 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
 def ranked_cells(figure: str, one: Ranked) -> list[str]:
     """A row of `ranked_markdown`."""
     scale = table_scale(figure)
-    scaled = one.spread if scale == 1 else one.spread.in_percent
-    cells = [SHOWN[figure], str(one.place or ""), one.name, mean_and_deviation(figure, *scaled[:2])]
+    shown_mean = mean_and_deviation(figure, *one.spread.times(scale)[:2])
+    cells = [SHOWN[figure], str(one.place or ""), one.name, shown_mean]
     cells += [str(one.spread.n), str(one.targets)]
     if one.behind is None:
         return [*cells, "", "", "", ""]

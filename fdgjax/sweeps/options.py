@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fdgjax.config import INCIDENTAL, read_config
 from fdgjax.config.command_line import set_keys
-from fdgjax.run.records import check_workdir
+from fdgjax.run.records import Workdir, check_workdir
 from fdgjax.sweeps.cells import Cell, Figures, as_name, check_names
 from fdgjax.sweeps.share import share_of
 from fdgjax.sweeps.work import Sweep
@@ -102,7 +102,7 @@ def sweep_of(cells: Sequence[Cell], args: argparse.Namespace, published: Figures
 
 def is_run_of(cell: Cell, folder: Path) -> bool:
     """Whether a folder has a run of the cell."""
-    if not (folder / "config.json").exists():
+    if not Workdir(folder).config.exists():
         return False
     try:
         check_workdir(folder, read_config(cell.config))

@@ -68,6 +68,11 @@ def failure_of(out: Path, name: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
+def failure_line(out: Path, name: str) -> str:
+    """Why the cell failed in one line, '' if it did not."""
+    return failure_of(out, name).partition("\n")[0]
+
+
 def forget_failure(out: Path, name: str) -> None:
     """Removes the mark of a failure, so that the cell is tried again."""
     (notes(out) / f"{name}.failed").unlink(missing_ok=True)

@@ -68,10 +68,15 @@ def trial_folder_name(number: int) -> str:
     return f"trial_{number:04d}"
 
 
-def rank(trial: FrozenTrial, sign: int = 1) -> tuple[int, float, int]:
+def rank(trial: FrozenTrial, sign: int) -> tuple[int, float, int]:
     """The sorting key: complete trials, the best first, then the others, ties by number; sign: `Search.sign`."""
-    value = trial.value if trial.state == TrialState.COMPLETE and trial.value is not None else None
+    value = result_of(trial)
     return (1, 0.0, trial.number) if value is None else (0, -sign * value, trial.number)
+
+
+def result_of(trial: FrozenTrial) -> float | None:
+    """The figure of a complete trial; None of others: what Optuna has of one given up is of a round on the way."""
+    return trial.value if trial.state == TrialState.COMPLETE else None
 
 
 def values_in(search: Search, trial: FrozenTrial) -> Mapping[str, Any]:
@@ -81,18 +86,10 @@ def values_in(search: Search, trial: FrozenTrial) -> Mapping[str, Any]:
 
 def row(search: Search, trial: FrozenTrial) -> list[str]:
     """A trial's cells; nothing for a hyperparameter without an effect on it."""
-    values = values_in(search, trial)
-    figure = (
-        in_table(search.figure, search.scale * trial.value, digits=2)
-        if trial.state == TrialState.COMPLETE and trial.value is not None
-        else ""
-    )
-    return [
-        trial_folder_name(trial.number),
-        outcome(trial),
-        figure,
-        *(str(values.get(key, "")) for key in search.space),
-    ]
+    values, result = values_in(search, trial), result_of(trial)
+    figure = "" if result is None else in_table(search.figure, search.scale * result, digits=2)
+    drawn = (str(values.get(key, "")) for key in search.space)
+    return [trial_folder_name(trial.number), outcome(trial), figure, *drawn]
 
 
 def markdown_row(search: Search, trial: FrozenTrial, keys: Sequence[str]) -> list[str]:
@@ -128,8 +125,7 @@ def written(value: float, search: Search) -> str:
     return f"validation {f'{name} ' if name else ''}{number}{unit(search)}"
 
 
-def percent_of(trial: FrozenTrial, search: Search) -> str:
+def result_in_words(trial: FrozenTrial, search: Search) -> str:
     """A trial's result, in a few words."""
-    if trial.state == TrialState.COMPLETE and trial.value is not None:
-        return written(trial.value, search)
-    return outcome(trial)
+    result = result_of(trial)
+    return outcome(trial) if result is None else written(result, search)

@@ -30,8 +30,8 @@ from fdgjax.run.runner import Interrupted, run_experiment
 from fdgjax.sweeps.share import Share
 from fdgjax.sweeps.space import Range, Search, Values, drawn, drawn_at_random, with_idle
 from fdgjax.sweeps.status import hold, notes
-from fdgjax.sweeps.trial_table import BASELINE, ERROR, percent_of, shown, trial_folder_name, write_table, written
-from fdgjax.sweeps.work import reason_of, screen
+from fdgjax.sweeps.trial_table import BASELINE, ERROR, result_in_words, shown, trial_folder_name, write_table, written
+from fdgjax.sweeps.work import failure_text, screen
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
 
@@ -217,11 +217,11 @@ def attempt_trial(
     except GivenUp:
         study.tell(trial, state=TrialState.PRUNED)
     except Exception as error:  # One trial's lack of memory must not stop the others.
-        fail(study, trial, reason_of(error))
+        fail(study, trial, failure_text(error))
     jax.clear_caches()
     told = study.get_trials(deepcopy=False)[trial.number]
     done = sum(trial.state.is_finished() for trial in distinct_trials(study))
-    console.say(f"[{done}/{search.total}] {name}: {percent_of(told, search)}  {set_to}")
+    console.say(f"[{done}/{search.total}] {name}: {result_in_words(told, search)}  {set_to}")
     with hold(search.out, ".tables", wait=True):
         write_table(search, distinct_trials(study))
 

@@ -18,11 +18,11 @@ from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.device_choice import prepare_cpu
 from fdgjax.run.memory_check import lacks_memory
-from fdgjax.run.records import description_of, open_workdir
+from fdgjax.run.records import Workdir, description_of, open_workdir
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.comparison import mean_and_deviation, summary_figure, write_tables
-from fdgjax.sweeps.status import failure_of, forget_failure, hold, is_open, note_failure, notes, summary_of
+from fdgjax.sweeps.status import failure_line, forget_failure, hold, is_open, note_failure, notes, summary_of
 from fdgjax.utils.errors import UserError
 
 OF_SAMPLES = ("name", "dir", "image_size", "same_images", "label", "categorical", "ignored", "missing")
@@ -56,7 +56,7 @@ def check_folders(sweep: Sweep) -> None:
     """Raises a `UserError` if a cell's folder holds another experiment, such as the same cell at another scale, or one
     with other samples than another cell's of the same data."""
     for cell in sweep.shown:
-        if (sweep.out / cell.name / "config.json").exists():
+        if Workdir(sweep.out / cell.name).config.exists():
             open_workdir(sweep.out / cell.name, read_config(cell.config))
     check_one_data(sweep)
 
@@ -104,6 +104,14 @@ def unfinished(sweep: Sweep) -> list[Cell]:
     return [cell for cell in sweep.cells if is_open(sweep.out, cell.name)]
 
 
+def left_over(sweep: Sweep, cells: list[Cell], stopped: bool) -> list[Cell]:
+    """`unfinished` of these cells at a sweep's end; raises `Interrupted` if there are any and the sweep was stopped."""
+    left = unfinished(sweep._replace(cells=cells))
+    if left and stopped:
+        raise Interrupted(stopped_sweep(sweep))
+    return left
+
+
 def stopped_sweep(sweep: Sweep) -> str:
     """The message of a sweep that was stopped."""
     return f"stopped with {len(unfinished(sweep))} of {len(sweep.cells)} runs left; the same command goes on"
@@ -135,7 +143,7 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
             raise Interrupted(f"{str(news).partition(';')[0]}; {stopped_sweep(sweep)}") from news
         except Exception as error:  # One cell's bug or lack of memory must not stop the others.
             if len(mine) == 1:
-                note_failure(sweep.out, mine[0].name, reason_of(error))
+                note_failure(sweep.out, mine[0].name, failure_text(error))
             else:
                 size = len(mine) // 2 if lacks_memory(error) else 1
                 parts = [mine[start : start + size] for start in range(0, len(mine), size)]
@@ -154,7 +162,7 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
     return True
 
 
-def reason_of(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """Why a run failed: a `UserError` in one line, any other error with its traceback; called in the error's
     handler."""
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
@@ -187,13 +195,13 @@ def outcome(sweep: Sweep, cell: Cell, seconds: float, summaries: Mapping[str, Ma
     """One line: the sweep's progress, the cell's figures, its time, and an estimate for the rest; `summaries`: of the
     sweep's cells by name, empty where one is not finished."""
     done, summary = [each for each in summaries.values() if each], summaries[cell.name]
-    left = sum(not (each or failure_of(sweep.out, name)) for name, each in summaries.items())
+    left = sum(not (each or failure_line(sweep.out, name)) for name, each in summaries.items())
     figures = "  ".join(
         f"{name} {mean_and_deviation(name, *figure.spread[:2])}"
         for name in cell.figures
         if (figure := summary_figure(summary, name)) is not None
     )
-    failure = failure_of(sweep.out, cell.name).partition("\n")[0]
+    failure = failure_line(sweep.out, cell.name)
     result = f"failed: {failure}" if failure else figures or f"no figure called {' or '.join(cell.figures)}"
     rest = sum(summary["wall_seconds"] for summary in done) / max(len(done), 1) * left / sweep.jobs
     eta = f"; {left} left, about {duration(rest)}" if left and done else f"; {left} left"

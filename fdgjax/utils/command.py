@@ -105,6 +105,11 @@ def with_words(files: Iterable[str]) -> list[str]:
     return [word for file in files for word in ("--with", file)]
 
 
+def parser_of(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """The parser of a subcommand, described by the first line of its module's docstring."""
+    return argparse.ArgumentParser(prog=f"fdgjax {name}", description=str(doc).partition("\n")[0])
+
+
 def whole_number(word: str, least: int = 0) -> int:
     """The type of an argument that is a whole number, at least `least`."""
     if not word.isdecimal() or int(word) < least:

@@ -18,6 +18,7 @@ from fdgjax.deploy import message_log
 from fdgjax.deploy.audit import CHANGED, FAILED, LOST, UNCHANGED, UNSENT, compare, entry_of, read_log
 from fdgjax.deploy.message_log import MESSAGES, Audited, append, arrays_sha256, log_message
 from fdgjax.deploy.node_settings import NodeSettings
+from fdgjax.deploy.own_samples import OwnPlaces
 from fdgjax.deploy.request_handlers import serve
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.utils.errors import UserError
@@ -35,7 +36,7 @@ class Wire:
     """A transport to nodes that log, which adds `noise` to what it carries up, and loses what is for those `away`."""
 
     def __init__(self, folder: Path, clients: int = 2) -> None:
-        self.nodes = [NodeSettings(i, folder, folder / f"node{i}") for i in range(clients)]
+        self.nodes = [NodeSettings(i, OwnPlaces(folder), folder / f"node{i}") for i in range(clients)]
         self.noise, self.away = 0.0, set[int]()
         self.samples: dict[int, int] = {}
 
@@ -54,7 +55,7 @@ class Wire:
 
 @pytest.fixture
 def wire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wire:
-    monkeypatch.setattr("fdgjax.deploy.request_handlers.reply_to", answer)
+    monkeypatch.setattr("fdgjax.deploy.request_handlers.handled", answer)
     return Wire(tmp_path)
 
 

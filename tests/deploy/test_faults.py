@@ -214,17 +214,17 @@ def test_a_client_that_sends_nan_is_left_out_whatever_it_says_of_it(trial: Trial
 @pytest.mark.parametrize("action", ["join", "train"])
 def test_a_node_with_other_classes_is_told_which_are_expected(action: str, trial: Trial, tmp_path: Path) -> None:
     own = node_settings(trial, tmp_path)[0]
-    (own.samples / "goose").mkdir()
+    (own.places.samples / "goose").mkdir()
     request = Request(action, 0, to_words(trial.terms), {}, {"round": 0, "accepted": -1, "elsewhere": "[]"})
     one_line(serve(own, request), "goose", "is no class of this federation", "rename it or move it away")
 
 
 def test_images_of_another_size_are_scaled_to_the_federations(trial: Trial, tmp_path: Path) -> None:
     own = node_settings(trial, tmp_path)[0]
-    for image in own.samples.rglob("*.png"):
+    for image in own.places.samples.rglob("*.png"):
         Image.open(image).resize((50, 40)).save(image)
     assert not serve(own, Request("join", -1, to_words(trial.terms), {}, {})).error
-    found = decoded_folder(own.samples, trial.terms.class_names, trial.terms.sample_shape, tmp_path)
+    found = decoded_folder(own.places.samples, trial.terms.class_names, trial.terms.sample_shape, tmp_path)
     assert found.inputs.shape[1:] == trial.terms.sample_shape
 
 
@@ -248,7 +248,7 @@ def test_a_client_whose_samples_became_fewer_ends_the_run_in_one_line(
     settings = node_settings(trial, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         run(server, Dies(settings), tmp_path)
-    next(settings[1].samples.rglob("*.png")).unlink()
+    next(settings[1].places.samples.rglob("*.png")).unlink()
     with pytest.raises(
         UserError, match=r"client 1 holds 11 samples and held 12 when this run began; expected the same"
     ):
@@ -262,7 +262,7 @@ def test_a_client_whose_samples_become_fewer_during_the_run_is_noticed_in_that_r
     class Loses(Faulty):
         def fault(self, round_: int, replies: list[Reply]) -> list[Reply]:
             if round_ == 0:
-                next(self.settings[1].samples.rglob("*.png")).unlink()
+                next(self.settings[1].places.samples.rglob("*.png")).unlink()
             return replies
 
     line = "it holds 11 samples and held 12 when this run began; expected the same; restore them, or begin again"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fdgjax.deploy.evaluated_rounds import counts_like, plausible
-from fdgjax.deploy.placement import Leaves, by_path
+from fdgjax.deploy.leaves import Leaves, by_path
 from fdgjax.deploy.rounds import Policy, readable, run_rounds
 from fdgjax.deploy.server import ServerPrograms
 from fdgjax.deploy.terms import Terms

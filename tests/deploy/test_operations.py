@@ -284,7 +284,7 @@ def test_flower_and_we_read_the_nodes_own_settings(samples: str) -> None:
     words = started(node_unit(SERVICE._replace(samples=samples)))[-1].replace("${CLIENT}", "2")
     found = node_settings(parse_config_args([words]))
     assert (found.client, found.states) == (2, Path("/var/lib/fdgjax/states"))
-    assert str(found.samples) == samples.split("'")[1]
+    assert str(found.places.samples) == samples.split("'")[1]
 
 
 def test_a_nodes_own_settings_are_refused_in_one_line() -> None:

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from fdgjax.contract import PyTree
+from fdgjax.deploy.leaves import by_path
 from fdgjax.deploy.node import NEVER, NodeState, model_of, row_after
-from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.requests import sent_to
 from fdgjax.deploy.server import begin_round
-from fdgjax.deploy.wire import payload
 from fdgjax.engine import State
 from fdgjax.engine.traffic import traffic
 from fdgjax.utils.errors import UserError
@@ -61,7 +60,7 @@ def note(figures: dict[str, str | float]) -> None:
 def test_every_method_ends_with_the_simulations_numbers(name: str) -> None:
     those = parties(name)
     check_method(name, those)
-    local = [path for path in by_path(those.server.rows_like) if ".local" in path]
+    local = [path for path in by_path(those.server.shapes.context.client) if ".local" in path]
     assert not those.server.placement.server.intersection(local)
     sent, message = those.server.shapes.sent, those.server.shapes.message
     shapes = traffic(those.case.method, those.case.federation)
@@ -78,7 +77,7 @@ def test_what_is_sent_has_the_bytes_that_the_simulation_reports(scaffold: Partie
     held = scaffold.server.first(scaffold.lengths)
     sending = begin_round(scaffold.server, held)
     shapes = traffic(scaffold.case.method, scaffold.case.federation)
-    assert {payload(sent) for sent in sending.sent} == {bytes_of(shapes.sent)}
+    assert {bytes_of(sent) for sent in sending.sent} == {bytes_of(shapes.sent)}
 
 
 @pytest.mark.slow

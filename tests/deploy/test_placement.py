@@ -3,7 +3,8 @@
 import jax
 import pytest
 
-from fdgjax.deploy.placement import Placement, by_path, check_init, placement_of, unseen_from_server
+from fdgjax.deploy.leaves import by_path
+from fdgjax.deploy.placement import Placement, check_init, placement_of, unseen_from_server
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import any_key
 from tests.toys import build, toy_federation

@@ -15,9 +15,9 @@ import pytest
 from fdgjax.config import make_config, read_config
 from fdgjax.contract import Method
 from fdgjax.deploy.account import ACCOUNT, SECRET, Guard, make_guard, read_account
+from fdgjax.deploy.leaves import by_path
 from fdgjax.deploy.node import NEVER, Answer, Node, NodeState, answer, make_node
 from fdgjax.deploy.node_settings import NodeSettings
-from fdgjax.deploy.placement import by_path
 from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered, with_noise
 from fdgjax.deploy.request_handlers import serve
 from fdgjax.deploy.rounds import Policy, run_rounds

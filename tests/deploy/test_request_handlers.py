@@ -360,10 +360,10 @@ def test_a_process_for_all_messages_mixes_neither_terms_nor_samples(trial: Trial
     assert node(trial.terms).agreed.terms.config.seed == trial.terms.config.seed
     assert len(nodes) == 1, "a node holds its samples: the last one alone is kept"
     before = node(trial.terms)
-    image, *_ = sorted(own.samples.rglob("*.png"))
+    image, *_ = sorted(own.places.samples.rglob("*.png"))
     image.unlink()
     assert samples_held(node(trial.terms)) == samples_held(before) - 1
-    fewer, (image, *_) = node(trial.terms), sorted(own.samples.rglob("*.png"))
+    fewer, (image, *_) = node(trial.terms), sorted(own.places.samples.rglob("*.png"))
     image.write_bytes(image.read_bytes())
     os.utime(image, ns=(0, 0))
     assert node(trial.terms) is not fewer, "an image of the same name and size may be another"

@@ -16,7 +16,7 @@ from fdgjax.config import make_config, read_config
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.deploy.node_settings import NodeSettings
-from fdgjax.deploy.own_samples import own_samples
+from fdgjax.deploy.own_samples import OwnPlaces, own_samples
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
 from fdgjax.deploy.statistics import with_statistics
@@ -43,7 +43,7 @@ def trial(perceptron: None, tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 def test_a_party_reads_its_rows_as_the_simulation_does(trial: Trial, tmp_path: Path) -> None:
     for settings, own in zip(node_settings(trial, tmp_path), trial.clients, strict=True):
-        found = own_samples(settings.samples, trial.terms, tmp_path)
+        found = own_samples(settings.places.samples, trial.terms, tmp_path)
         np.testing.assert_array_equal(found.inputs, own.inputs)
         np.testing.assert_array_equal(found.labels, own.labels)
 
@@ -67,7 +67,7 @@ def test_exchanged_statistics_are_those_of_the_pooled_training_rows_and_train_as
 
 def test_a_category_that_was_not_agreed_on_is_counted_for_none(trial: Trial, tmp_path: Path) -> None:
     settings = node_settings(trial, tmp_path)
-    file = settings[0].samples
+    file = settings[0].places.samples
     file.write_text(file.read_text().replace(",A", ",Z"))
     found = with_statistics(trial.terms, trial.server, Direct(settings)).encoding
     assert found is not None
@@ -95,7 +95,7 @@ def test_a_hospital_with_other_columns_or_labels_is_told_so(trial: Trial, tmp_pa
         file.write_text(changed)
         with pytest.raises(UserError, match=words):
             own_samples(file, trial.terms, tmp_path)
-    error = Direct([NodeSettings(0, tmp_path / "none.csv", tmp_path)])
+    error = Direct([NodeSettings(0, OwnPlaces(tmp_path / "none.csv"), tmp_path)])
     with pytest.raises(KeyError):  # the test's transport reads what a failed reply lacks
         with_statistics(trial.terms._replace(clients=1), trial.server, error)
 

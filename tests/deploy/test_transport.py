@@ -22,9 +22,10 @@ from fdgjax.deploy.flower_transport import (
     to_content,
     to_record,
 )
-from fdgjax.deploy.placement import Leaves
-from fdgjax.deploy.wire import Reply, Request, payload
+from fdgjax.deploy.leaves import Leaves
+from fdgjax.deploy.wire import Reply, Request
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import bytes_of
 
 
 class Info(NamedTuple):
@@ -95,7 +96,7 @@ def transport(grid: Grid, named: bool = True) -> FlowerTransport:
 def test_arrays_travel_as_their_own_bytes() -> None:
     arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros((0, 2), np.int32), "c": np.array(True)}
     record = to_record(arrays)
-    assert sum(len(array.data) for array in record.values()) == payload(arrays)
+    assert sum(len(array.data) for array in record.values()) == bytes_of(arrays)
     found = from_record(record)
     assert all(np.array_equal(found[path], leaf) and found[path].dtype == leaf.dtype for path, leaf in arrays.items())
 

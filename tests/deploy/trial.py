@@ -18,9 +18,10 @@ from fdgjax.data.columns import Column
 from fdgjax.data.federation import Rows, on_device
 from fdgjax.deploy.folder import STATES
 from fdgjax.deploy.kept import read_kept, state_file
+from fdgjax.deploy.leaves import by_path
 from fdgjax.deploy.node import NodeState
 from fdgjax.deploy.node_settings import NodeSettings
-from fdgjax.deploy.placement import by_path
+from fdgjax.deploy.own_samples import OwnPlaces
 from fdgjax.deploy.server import DeployedState, ServerPrograms, make_server
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words
 from fdgjax.engine import State
@@ -117,8 +118,8 @@ def node_settings(trial: Trial, folder: Path, smallest: int = 1) -> list[NodeSet
         samples, held_out = write_own(place, own, trial)[1], None
         if party != trial.terms.unseen:
             held_out = write_own(place / "held_out", trial.held_out[party], trial)[1]
-        whole = held_out is None
-        found.append(NodeSettings(party, samples, place / "states", False, held_out, whole, smallest))
+        places = OwnPlaces(samples, held_out, whole=held_out is None)
+        found.append(NodeSettings(party, places, place / "states", smallest=smallest))
     return found
 
 
@@ -195,7 +196,7 @@ def compare(trial: Trial, folder: Path) -> Difference:
     if found is None:
         raise UserError(f"{folder} holds no checkpoint; expected the folder of a deployment")
     kept = [
-        read_kept(state_file(NodeSettings(client, folder, folder / f"node{client}" / "states"), trial.terms))
+        read_kept(state_file(NodeSettings(client, OwnPlaces(folder), folder / f"node{client}" / "states"), trial.terms))
         for client in range(trial.terms.clients)
     ]
     return difference(server, found[0], kept, simulate(trial))

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from fdgjax.cli import export, predict
 from fdgjax.inference.classifier import open_classifier
 from fdgjax.inference.exporting import NAMES
-from fdgjax.inference.model_card import card_of
+from fdgjax.inference.model_card import card_of, figures_of
 from fdgjax.run.console import Console
 from fdgjax.run.runner import run_config
 from tests.inference.trained import files, table, trained
@@ -194,3 +194,9 @@ def test_the_card_names_the_weights_that_the_model_starts_from(trained: Path) ->
     card = card_of(classifier._replace(trained=started), finished=True)
     assert "- Starts from `tuned.pth` (licence: see its source).\n" in card
     assert "Starts from" not in card_of(classifier, finished=True)
+
+
+def test_a_name_with_a_bar_is_one_cell_of_a_cards_table() -> None:
+    record = {"round": 2, "per_domain_accuracy": {"left|right": 0.5, "plain": 0.25}}
+    lines = [line for line in figures_of(record).splitlines() if line.startswith("|")]
+    assert [line.count("|") for line in lines] == [3, 3, 3, 3]

@@ -13,11 +13,10 @@ import pytest
 from PIL import Image
 
 from fdgjax.cli import export, predict
-from fdgjax.experiments import Experiment, outline_of
-from fdgjax.inference.kept_rounds import kept_state
+from fdgjax.experiments import Experiment
 from fdgjax.inference.left_out import keep_left_out, mean_of, read_left_out
 from fdgjax.inference.safeguards import Safeguards, keep_safeguards, read_safeguards, safeguards_of
-from fdgjax.inference.trained_run import TrainedRun
+from fdgjax.inference.trained_run import trained_seed
 from fdgjax.run.console import Console
 from fdgjax.run.reopen import rebuilt
 from fdgjax.run.runner import run_config
@@ -114,8 +113,7 @@ def test_mistakes_are_one_line(
 
 
 def measured(experiment: Experiment, run: Path) -> Safeguards:
-    state, records = kept_state(experiment, run, 0)
-    trained = TrainedRun(outline_of(experiment), state, 0, records, experiment)
+    trained = trained_seed(experiment, run, 0)
     return safeguards_of(trained, trained.unseen_variables())
 
 

@@ -2,10 +2,11 @@
 
 from fdgjax.run.records.checkpoints import Checkpoint, Checkpoints, History, newest_checkpoint, open_checkpoints
 from fdgjax.run.records.log import open_log
-from fdgjax.run.records.summary import TIMINGS, mean_figures, summarise, summarise_seeds
+from fdgjax.run.records.summary import TIMINGS, by_seed, mean_figures, summarise, summarise_seeds
 from fdgjax.run.records.versions import library_versions
 from fdgjax.run.records.workdir import (
     Workdir,
+    begun_with,
     check_data,
     check_place,
     check_workdir,
@@ -17,7 +18,7 @@ from fdgjax.run.records.workdir import (
     own_workdir,
     read_config_file,
     read_description,
-    read_lines,
+    read_records,
     read_summary,
     write_description,
     write_summary,
@@ -29,6 +30,8 @@ __all__ = [
     "Checkpoints",
     "History",
     "Workdir",
+    "begun_with",
+    "by_seed",
     "check_data",
     "check_place",
     "check_workdir",
@@ -45,7 +48,7 @@ __all__ = [
     "own_workdir",
     "read_config_file",
     "read_description",
-    "read_lines",
+    "read_records",
     "read_summary",
     "summarise",
     "summarise_seeds",

@@ -74,6 +74,12 @@ def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str
     }
 
 
+def by_seed(summary: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """Each seed's own figures in a run's summary; that of a single seed is the seed's own."""
+    each = summary.get("per_seed") or {summary.get("seed", 0): summary}
+    return {int(seed): own for seed, own in each.items()}
+
+
 def deviation(values: Sequence[float]) -> float | None:
     """The sample standard deviation; None of a single value."""
     found = spread(values)

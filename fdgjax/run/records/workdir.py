@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict
 
 from fdgjax.config import Config, completed, experiment_identity, for_seed, seeds_of, to_plain
 from fdgjax.config.register import provenance
+from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import DataDescription, from_description, to_description
 from fdgjax.run.records.versions import commit, library_versions, versions
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
@@ -156,12 +157,17 @@ def read_config_file(workdir: Workdir) -> dict[str, Any]:
     return {**content, "config": completed(content["config"])}
 
 
+def begun_with(path: Path) -> dict[str, Any]:
+    """`read_config_file` of the run in a folder; empty if there is none."""
+    workdir = Workdir(path)
+    return read_config_file(workdir) if workdir.config.is_file() else {}
+
+
 def note_programs(path: Path) -> str:
     """A note for a folder whose run began with other versions of the libraries, or at another commit, than it goes on
     with; else empty. What its `config.json` does not record is not compared; without an entry for the commit, it is of
     an earlier version."""
-    workdir = Workdir(path)
-    content = read_config_file(workdir) if workdir.config.is_file() else {}
+    content = begun_with(path)
     there = {**content.get("versions", {}), "commit": content.get("commit", "")}
     here = {**library_versions(), "commit": commit()}
     names = [name for name, own in here.items() if own and there.get(name) and there[name] != own]
@@ -215,13 +221,13 @@ def description_of(path: Path) -> DataDescription | None:
     return None
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines of JSON, as of `metrics.jsonl`; a last one that a kill cut short is left out."""
-    for line in path.read_text().splitlines():
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            return
+def read_records(workdir: Workdir) -> list[Record]:
+    """The rounds in `metrics.jsonl`, none if there is no such file; a last line that a kill cut short is left out."""
+    records = list[Record]()
+    with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+        for line in workdir.metrics.read_text().splitlines():
+            records.append(json.loads(line))
+    return records
 
 
 def finished(workdir: Workdir, warn: Callable[[str], None]) -> dict[str, Any]:
