@@ -25,6 +25,7 @@ SHARES = (0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """The columns, as shares of all rounds."""
 
 LEADS = ("id_accuracy", "ood_accuracy")
+"""The figures of a lead."""
 LEADING, LEADING_IN = "hfedf", ("hfedf_pacs_augmented", "hfedf_pacs")
 """The method whose leads are shown, the folder of its runs, and the spec with the paper's figures."""
 

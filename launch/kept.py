@@ -104,15 +104,8 @@ def common_denominator(fractions: Sequence[float]) -> int | None:
     return None
 
 
-def compared() -> Iterator[tuple[Evidence, KeptCell, ComparisonRow]]:
-    """Each figure that a paper prints of a kept cell."""
-    for evidence in EVIDENCE:
-        for cell, row in compared_in(evidence):
-            yield evidence, cell, row
-
-
 def compared_in(evidence: Evidence) -> Iterator[tuple[KeptCell, ComparisonRow]]:
-    """Those of one folder."""
+    """Each figure that a paper prints of a folder's kept cells."""
     published = read_published(SPECS / f"{evidence.spec}.py")
     for cell in kept_cells(evidence.folder):
         for (name, figure), paper in published.items():

@@ -7,7 +7,7 @@ from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import SPECS, read_published, read_spec
 from fdgjax.utils.errors import UserError
 from launch.headlines import headlines
-from launch.kept import EVIDENCE, common_denominator, compared, images_of, kept_cells
+from launch.kept import EVIDENCE, common_denominator, compared_in, images_of, kept_cells
 from launch.results import ROOT, main, with_table
 from launch.rows import RESULTS
 
@@ -61,7 +61,7 @@ def test_every_kept_cell_of_a_paper_is_compared() -> None:
         spec = SPECS / f"{evidence.spec}.py"
         assert names <= {cell.name for cell in read_spec(spec, "paper")}
         published = {name for name, _ in read_published(spec)}
-        assert names & published == {cell.name for which, cell, _ in compared() if which == evidence}
+        assert names & published == {cell.name for cell, _ in compared_in(evidence)}
         assert names & published
 
 
@@ -77,7 +77,8 @@ def test_no_method_with_results_is_said_to_have_none() -> None:
 def test_the_readmes_figures_are_means_of_the_published_cells() -> None:
     """hFedF's line: the mean over four targets of what the table of cells has."""
     (line,) = (line for line in headlines("").splitlines() if "augmented" in line and "without" not in line)
-    rows = [row for evidence, _, row in compared() if evidence.folder == "hfedf_pacs_augmented"]
+    (evidence,) = (one for one in EVIDENCE if one.folder == "hfedf_pacs_augmented")
+    rows = [row for _, row in compared_in(evidence)]
     for method in ("fedavg", "hfedf"):
         each = [
             [getattr(row, who) for row in rows if row.figure == figure and row.name.startswith(f"{method}-")]
