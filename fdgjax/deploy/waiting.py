@@ -1,14 +1,20 @@
 """How long to wait before asking again."""
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 SHARE = 0.1
 """The part of the time waited so far that the next pause takes."""
 LEAST_SECONDS = 0.05
 """The shortest pause."""
+
+
+class NeverSentError(BaseException):
+    """The rest of an answer does not come; no `Exception`, as Flower logs those and goes on."""
 
 
 def pause(waited: float, most: float) -> float:
@@ -45,3 +51,33 @@ def retry_soon(module: ModuleType, name: str) -> None:
     """Lets a module of Flower ask soon again for a part of a message that is on its way: by itself it waits for a
     second."""
     setattr(module, name, partial(getattr(module, name), initial_backoff=LEAST_SECONDS))
+
+
+def expect_parts(module: ModuleType, most: float, now: Callable[[], float] = time.monotonic) -> None:
+    """Lets the module of Flower that sends a node's answers on wait no longer than `most` seconds, in all, for parts of
+    one that its program has not handed over. By itself it waits for ever, even if that program was killed.
+
+    Raises:
+      NeverSentError: they did not come; by the module, when it sends an answer.
+    """
+    push, clock = module.push_object_contents_from_iterable, module.time
+    left = math.inf
+
+    def sleep(seconds: float) -> None:
+        nonlocal left
+        begin = now()
+        clock.sleep(seconds)
+        left -= now() - begin
+        if left < 0:
+            raise NeverSentError
+
+    def send(*args: Any, **options: Any) -> None:
+        nonlocal left
+        left = most
+        try:
+            push(*args, **options)
+        finally:
+            left = math.inf
+
+    setattr(module, "time", SimpleNamespace(**{**vars(clock), "sleep": sleep}))  # noqa: B010
+    setattr(module, "push_object_contents_from_iterable", send)  # noqa: B010

@@ -3,19 +3,25 @@
 `flower-supernode` starts a Python process for each message, which imports, traces and loads compiled programs anew.
 Here the SuperNode, which connects to the server, starts none (its `--isolation process`); beside it runs
 `fdgjax.deploy.worker`, which answers one message after the other. If that process ends, it is started again, and the
-server repeats the request that it did not answer.
+server repeats the request that it did not answer. If it ends in the middle of an answer, the node as a whole begins
+anew: the SuperNode would wait for the rest for ever, and the server with it.
 """
 
 import argparse
+import logging
+import os
 import sys
 import threading
 from collections.abc import Sequence
 
 from fdgjax.deploy.processes import keep_running
 from fdgjax.deploy.server_check import check_server
-from fdgjax.deploy.waiting import look_soon, retry_soon
+from fdgjax.deploy.waiting import NeverSentError, expect_parts, look_soon, retry_soon
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
+
+PATIENCE = 30.0
+"""Seconds in which the worker hands over all parts of an answer, from the first that is not there."""
 
 
 @command
@@ -40,10 +46,15 @@ def main(argv: Sequence[str]) -> int:
         ) from error
     look_soon(start_client_internal)  # Flower 1.41 looks for messages every 3 seconds, for answers twice a second
     retry_soon(start_client_internal, "pull_objects")
+    expect_parts(start_client_internal, PATIENCE)
     # A daemon: the worker ends by itself when this process does, however it does.
     threading.Thread(target=keep_running, args=(start,), daemon=True).start()
     sys.argv = ["flower-supernode", "--isolation", "process", *words]
-    flower_supernode()
+    try:
+        flower_supernode()
+    except NeverSentError:
+        logging.getLogger("flwr").warning("the rest of an answer is missing, its worker ended; the node begins anew")
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return 0
 
 

@@ -59,12 +59,6 @@ def test_a_federation_of_which_a_node_is_killed_ends_with_the_simulations_number
     assert still_there(tmp_path) == []
 
 
-def answered(folder: Path, client: int) -> bool:
-    """Whether Flower has sent on all answers of a node."""
-    logged = (folder / f"node{client}" / "states" / "messages.jsonl").read_text()
-    return logged.count('"direction": "sent"') == (folder / f"node{client}.log").read_text().count("Sent successfully")
-
-
 @pytest.mark.slow
 def test_warm_nodes_whose_worker_or_node_is_killed_end_with_the_simulations_numbers(
     tmp_path: Path, cache: Path
@@ -76,8 +70,7 @@ def test_warm_nodes_whose_worker_or_node_is_killed_end_with_the_simulations_numb
         if done in (1, 2) and len(happened) < done:
             node = running.programs[f"node{done - 1}"]
             end = time.monotonic() + 10
-            # Flower waits for the rest of an answer for ever if its program is killed in the middle of it.
-            while not (found := workers_of(node)) or not answered(tmp_path, done - 1):
+            while not (found := workers_of(node)):
                 assert time.monotonic() < end
             (worker,) = found
             happened.append(worker)

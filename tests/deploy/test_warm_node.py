@@ -3,9 +3,9 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,7 +19,7 @@ from flwr.common.constant import SubStatus
 from fdgjax.deploy import worker
 from fdgjax.deploy.processes import keep_running
 from fdgjax.deploy.request_handlers import Prepared
-from fdgjax.deploy.waiting import LEAST_SECONDS, SHARE, growing_pauses, pause
+from fdgjax.deploy.waiting import LEAST_SECONDS, SHARE, NeverSentError, expect_parts, growing_pauses, pause
 from fdgjax.deploy.warm_node import worker_command
 from fdgjax.utils.errors import UserError
 
@@ -59,6 +59,30 @@ def test_a_wait_begins_anew_with_another_number_of_seconds() -> None:
         assert mine[0] == LEAST_SECONDS
         assert mine == sorted(mine)
         assert mine[-1] == seconds
+
+
+def test_an_answer_whose_rest_never_comes_is_given_up_and_a_late_one_or_a_message_to_come_is_not() -> None:
+    """Flower's module waits by the same pauses for a message, for an answer, and for an answer's parts."""
+    clock, sent, flower = Clock(), list[str](), ModuleType("flower")
+    setattr(flower, "time", SimpleNamespace(sleep=clock.sleep))  # noqa: B010
+    setattr(flower, "push_object_contents_from_iterable", lambda contents: sent.extend(contents))  # noqa: B010
+    expect_parts(flower, 2.0, clock.now)
+
+    def parts(pauses: int) -> Iterator[str]:
+        yield "first"
+        for _ in range(pauses):
+            flower.time.sleep(0.5)
+        yield "second"
+
+    for _ in range(60):
+        flower.time.sleep(0.5)
+    for _ in range(2):
+        flower.push_object_contents_from_iterable(parts(3))
+    assert sent == ["first", "second"] * 2
+    with pytest.raises(NeverSentError):
+        flower.push_object_contents_from_iterable(parts(5))
+    for _ in range(60):
+        flower.time.sleep(0.5)
 
 
 class Desk(NamedTuple):
