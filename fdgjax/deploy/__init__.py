@@ -9,7 +9,7 @@ process, for tests.
 - A node: its samples (`own_samples`, `image_folder`), its part of a round (`node`), its counts (`evaluation`), its own
   settings (`node_settings`), what it does with a request (`request_handlers`), and what it keeps (`kept`).
 - The server: its part of a round (`server`), what it sends (`requests`), all rounds (`rounds`) and their figures
-  (`evaluated_rounds`), its folder (`folder`), the columns' statistics (`statistics`), whether sums would do (`sums`).
+  (`evaluated_rounds`), its folder (`folder`), the columns' statistics (`statistics`).
 - Flower: the apps (`server_app`, `client_app`), messages as Flower's (`flower_transport`), a node with one process for
   all messages (`warm_node`, `worker`, `processes`, `waiting`), and what it asks the server first (`server_check`).
 - Administrators: the app's folder (`app`), keys (`keys`), a page and services (`operations`, `contents`,

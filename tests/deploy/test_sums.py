@@ -10,10 +10,10 @@ import pytest
 from fdgjax.aggregation.robust import ROBUST
 from fdgjax.contract import Method
 from fdgjax.data.federation import Federation
-from fdgjax.deploy.sums import needs_only_mean
 from fdgjax.engine.robustness.defences import Defence, bound_of
 from fdgjax.methods import METHODS
 from tests.deploy.parties import DEPLOYED
+from tests.deploy.sums import needs_only_mean
 from tests.docs.pages import ROOT, sections
 from tests.marks import mostly_slow
 from tests.toys import build, lengths_for, make_plan, toy_federation
