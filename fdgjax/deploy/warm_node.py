@@ -39,13 +39,13 @@ def main(argv: Sequence[str]) -> int:
 
         start = worker_command(words)
         check_server(words)
-        look_soon(start_client_internal)  # Flower 1.41 looks for messages every 3 seconds, for answers twice a second
+        look_soon(start_client_internal)  # Flower looks for messages every 3 seconds, for answers twice a second
         retry_soon(start_client_internal, "pull_objects")
         expect_parts(start_client_internal, PATIENCE)
     except (ImportError, AttributeError) as error:
         raise UserError(
-            f"fdgjax flower --node needs parts of Flower that are not installed ({error}); expected Flower 1.41; "
-            "pip install 'fdgjax[flower]' 'flwr==1.41.*', or start flower-supernode"
+            f"fdgjax flower --node needs parts of Flower that are not installed ({error}); expected Flower 1.41 or "
+            "1.42; pip install 'fdgjax[flower]' 'flwr<1.43', or start flower-supernode"
         ) from error
     # A daemon: the worker ends by itself when this process does, however it does.
     threading.Thread(target=keep_running, args=(start,), daemon=True).start()
