@@ -1,6 +1,7 @@
 """Every experiment of a paper is complete, and its table says what it must, and no more."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,18 @@ from fdgjax.data.sources.rotated import DOMAINS
 from fdgjax.evaluation import Metrics
 from fdgjax.evaluation.statistics import Ranked, Spread
 from fdgjax.methods import METHODS
-from fdgjax.sweeps.cells import SPECS, Cell, Figures, Published, Scale, as_name, configured, read_published, read_spec
+from fdgjax.sweeps.cells import (
+    PACKAGE,
+    SPECS,
+    Cell,
+    Figures,
+    Published,
+    Scale,
+    as_name,
+    configured,
+    read_published,
+    read_spec,
+)
 from fdgjax.sweeps.comparison import ComparisonRow, compare, markdown, ranked_markdown, write_tables
 from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.sweeps.status import summary_of
@@ -141,6 +153,16 @@ def test_figures_that_were_copied_are_the_papers() -> None:
         ("fedgala-ablation", "without_local-art_painting", "probe_by_percent.10", (41.6, 1.4)),
     ):
         assert read_published(EXPERIMENTS[name])[cell, figure][:2] == expected
+
+
+@pytest.mark.parametrize("path", all_specs(), ids=lambda path: path.stem)
+def test_what_a_scale_says_of_itself_is_said_of_its_cells(path: Path) -> None:
+    scales = getattr(import_module(f"{PACKAGE}.{path.stem}"), "SCALES", {})
+    for name, scale in scales.items():
+        if not isinstance(scale, Scale):  # one for each of two data sets, say
+            continue
+        cells = read_spec(path, name)
+        assert all(cell.reduced == scale.reduced and scale.note in cell.note for cell in cells)
 
 
 def test_a_scale_lays_its_changes_over_the_preset_and_a_cell_its_own_over_both() -> None:

@@ -44,7 +44,14 @@ def cells(scale: str) -> Sequence[Cell]:
 def for_every_target(chosen: Scale, methods: Sequence[str]) -> list[Cell]:
     """Each method with each domain unseen in turn."""
     return [
-        Cell(f"{method}-{target}", configured(method, chosen, data={"target": target}), FIGURES, method)
+        Cell(
+            f"{method}-{target}",
+            configured(method, chosen, data={"target": target}),
+            FIGURES,
+            method,
+            chosen.reduced,
+            chosen.note,
+        )
         for target in TARGETS
         for method in methods
     ]
