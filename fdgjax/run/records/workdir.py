@@ -67,14 +67,21 @@ class Workdir(NamedTuple):
 
 @contextlib.contextmanager
 def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iterator[Workdir]:
-    """`open_workdir`, locked against other processes until the end of the block.
+    """`lock_workdir` and `open_workdir`, whose errors come before anything is written."""
+    check_workdir(path, config)
+    with lock_workdir(path, warn):
+        yield open_workdir(path, config)
+
+
+@contextlib.contextmanager
+def lock_workdir(path: Path, warn: Callable[[str], None]) -> Iterator[None]:
+    """Makes the folder, locked against other processes until the end of the block.
 
     The lock is released when its process ends, even if it is killed. On a file system without locks, `warn` is called.
 
     Raises:
-      UserError: another process trains there, or like `open_workdir`; in both cases nothing is written.
+      UserError: another process trains there; then nothing is written.
     """
-    check_workdir(path, config)
     make_folder(path)
     workdir = Workdir(path)
     with contextlib.ExitStack() as held:
@@ -89,7 +96,7 @@ def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iter
                 "folder in which nothing runs; wait for that process, or choose another folder"
             )
         workdir.lock.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
-        yield open_workdir(path, config)
+        yield
 
 
 def open_workdir(path: Path, config: Config) -> Workdir:
@@ -128,12 +135,14 @@ def check_workdir(path: Path, config: Config) -> None:
 def check_place(path: Path) -> None:
     """Raises a `UserError` if the folder cannot be used for any run."""
     workdir = Workdir(path)
+    # Listed before the config is looked for: another process may be making it.
+    held = {file.name for file in path.iterdir()} if path.is_dir() else set[str]()
     if workdir.config.exists():
         read_config_file(workdir)
         return
     # A kill while the config is being written leaves its temporary file, which is this package's own.
-    own = {workdir.lock, *path.glob(f".{workdir.config.name}.*")}
-    if path.exists() and (not path.is_dir() or set(path.iterdir()) - own):
+    others = [name for name in held if name != workdir.lock.name and not name.startswith(f".{workdir.config.name}.")]
+    if others or (path.exists() and not path.is_dir()):
         raise UserError(
             f"workdir {path} exists, is not empty and holds no config.json; expected a new or empty folder, "
             "or one made by a run; choose another folder"

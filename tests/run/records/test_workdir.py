@@ -3,7 +3,7 @@
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from fdgjax.config import Config, from_plain, make_config, read_config
 from fdgjax.run.records import (
     Workdir,
+    check_place,
     finished,
     open_workdir,
     own_workdir,
@@ -45,6 +46,23 @@ def test_a_second_process_is_turned_away_and_nothing_is_written(config: Config, 
         assert {file: file.read_bytes() for file in path.rglob("*")} == before
     with own_workdir(path, config, pytest.fail) as again:
         assert again.config.exists()
+
+
+def test_a_folder_that_another_process_begins_during_the_look_is_a_runs(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, listed = tmp_path / "run", Path.iterdir
+
+    def slow(folder: Path) -> Iterator[Path]:
+        found = list(listed(folder)) if folder.is_dir() else []
+        monkeypatch.undo()
+        open_workdir(path, config)
+        return iter(found)
+
+    path.mkdir()
+    monkeypatch.setattr(Path, "iterdir", slow)
+    check_place(path)
+    assert Workdir(path).config.exists(), "it was begun in between"
 
 
 def test_the_lock_of_a_killed_process_does_not_block(config: Config, tmp_path: Path) -> None:
