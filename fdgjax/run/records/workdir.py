@@ -17,7 +17,7 @@ from fdgjax.experiments import DataDescription, from_description, to_description
 from fdgjax.run.records.versions import commit, library_versions, versions
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import lock, make_folder, sync
+from fdgjax.utils.files import is_refused, lock, make_folder, sync
 from fdgjax.utils.threads import threads
 
 METRICS_CHECKSUM = "metrics_sha256"
@@ -81,6 +81,7 @@ def lock_workdir(path: Path, warn: Callable[[str], None]) -> Iterator[None]:
 
     Raises:
       UserError: another process trains there; then nothing is written.
+      OSError: the lock's file cannot be written.
     """
     make_folder(path)
     workdir = Workdir(path)
@@ -88,6 +89,8 @@ def lock_workdir(path: Path, warn: Callable[[str], None]) -> Iterator[None]:
         try:
             mine = held.enter_context(lock(workdir.lock))
         except OSError as error:
+            if is_refused(error):
+                raise
             mine = True
             warn(f"workdir {path} is on a file system without locks ({error}): nothing keeps a second process out")
         if not mine:

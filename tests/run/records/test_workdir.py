@@ -1,12 +1,15 @@
 """A folder belongs to one experiment and, while it trains, to one process; what is damaged there is noticed."""
 
 import dataclasses
+import errno
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from fdgjax.config import Config, from_plain, make_config, read_config
 from fdgjax.run.records import (
@@ -20,6 +23,7 @@ from fdgjax.run.records import (
     write_summary,
 )
 from fdgjax.run.records.workdir import seed_workdir
+from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import CHECKSUM, Damaged, read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 
@@ -78,6 +82,20 @@ def test_the_lock_of_a_killed_process_does_not_block(config: Config, tmp_path: P
         process.wait()
     with own_workdir(tmp_path / "run", config, pytest.fail) as workdir:
         assert workdir.config.exists()
+
+
+@pytest.mark.parametrize("reason", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_lock_that_cannot_be_written_is_no_file_system_without_locks(
+    reason: int, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: FileLock) -> None:
+        raise OSError(reason, os.strerror(reason), self.lock_file)
+
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    with pytest.raises(OSError, match=os.strerror(reason)), own_workdir(tmp_path / "run", config, pytest.fail):
+        pytest.fail("it is owned")
+    with pytest.raises(OSError, match=os.strerror(reason)), hold(tmp_path, "cell"):
+        pytest.fail("it is held")
 
 
 def test_a_file_system_without_locks_is_said(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
