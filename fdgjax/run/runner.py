@@ -109,7 +109,7 @@ def run_experiment(
     trunk = trunk_content(experiment.trunk)
     check_same_config(config)
 
-    def found(say: Callable[[str], object], compared: int = 0) -> tuple[int, dict[str, Any]]:
+    def found(say: Callable[[str], None], compared: int = 0) -> tuple[int, dict[str, Any]]:
         """The folder's fewer rounds, if any, whose programs are compared unless they were, and a finished summary."""
         check_place(path)
         check_loggers(config.writers)

@@ -57,14 +57,13 @@ def test_a_folder_that_another_process_begins_during_the_look_is_a_runs(
 ) -> None:
     path, listed = tmp_path / "run", Path.iterdir
 
-    def slow(folder: Path) -> Iterator[Path]:
-        found = list(listed(folder)) if folder.is_dir() else []
+    def late(folder: Path) -> Iterator[Path]:
         monkeypatch.undo()
         open_workdir(path, config)
-        return iter(found)
+        return listed(folder)
 
     path.mkdir()
-    monkeypatch.setattr(Path, "iterdir", slow)
+    monkeypatch.setattr(Path, "iterdir", late)
     check_place(path)
     assert Workdir(path).config.exists(), "it was begun in between"
 
