@@ -218,7 +218,7 @@ def process_group() -> Iterator[None]:
         yield
     except BaseException as error:
         failed = is_lost(error)
-        atexit.register(leave, MISTAKE if failed or isinstance(error, UserError | OSError | MemoryError) else 1)
+        leave_at_exit(MISTAKE if failed or isinstance(error, UserError | OSError | MemoryError) else 1)
         if not failed:
             raise
         raise UserError(
@@ -244,17 +244,24 @@ def check_devices() -> None:
         )
 
 
-def leave(status: int) -> None:
-    """Ends this process, together with the others if they shut down in time, else without them."""
+def leave_at_exit(status: int) -> None:
+    """When this process exits, ends it together with the others if they shut down in time, else without them."""
+    leaving = threading.Event()
 
     def shut_down() -> None:
+        leaving.wait()
         with contextlib.suppress(Exception):  # the others may be gone
             jax.distributed.shutdown()
 
+    def leave() -> None:
+        leaving.set()
+        together.join(LEAVING_SECONDS)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+
+    # Started now: Python 3.12 starts no thread in a process that exits.
     together = threading.Thread(target=shut_down, daemon=True)
     together.start()
-    together.join(LEAVING_SECONDS)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)
+    atexit.register(leave)

@@ -17,7 +17,6 @@ from fdgjax.distributed import (
     await_process_0,
     broadcast,
     join_processes,
-    leave,
     process_group,
     split_off,
 )
@@ -99,6 +98,11 @@ def test_a_stop_is_seen_once_it_is_asked() -> None:
     assert stop.is_set()
 
 
+def no_thread(thread: threading.Thread) -> None:
+    """What Python 3.12 answers in a process that exits."""
+    raise RuntimeError(f"can't create new thread at interpreter shutdown: {thread}")
+
+
 @pytest.mark.usefixtures("several")
 @pytest.mark.parametrize(
     ("error", "raised", "status"),
@@ -113,9 +117,16 @@ def test_a_process_that_fails_does_not_wait_for_the_others(
     error: Exception, raised: type[Exception], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_exit: list[Any] = []
-    monkeypatch.setattr(atexit, "register", lambda *call: at_exit.append(call))
+    ended: list[object] = []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    monkeypatch.setattr(jax.distributed, "shutdown", lambda: ended.append("together"))
+    monkeypatch.setattr("os._exit", ended.append)
     with pytest.raises(raised) as found, process_group():
         raise error
     assert "\n" not in str(found.value)
     assert "Gloo" not in str(error) or "the same commands go on from the last checkpoint" in str(found.value)
-    assert at_exit == [(leave, status)]
+    (leave,) = at_exit
+    with monkeypatch.context() as exiting:
+        exiting.setattr(threading.Thread, "start", no_thread)
+        leave()
+    assert ended == ["together", status]

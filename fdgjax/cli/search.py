@@ -103,8 +103,9 @@ def end(search: Search, console: Console, stopped: bool) -> int:
     from fdgjax.sweeps.trials import distinct_trials, left, open_study, stopped_search
 
     study = open_study(search)
-    trials = distinct_trials(study)
-    best, unfinished = write_table(search, trials), left(search, study)
+    with hold(search.out, ".tables", wait=True):
+        trials = distinct_trials(study)
+        best, unfinished = write_table(search, trials), left(search, study)
     if unfinished and stopped:
         raise Interrupted(stopped_search(search, study))
     console.say((search.out / "search.md").read_text())

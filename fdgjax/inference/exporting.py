@@ -12,7 +12,7 @@ from fdgjax.inference.program import as_program
 from fdgjax.inference.tensors import facts_of, write_tensors
 from fdgjax.run.records import Workdir, finished
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import make_folder, write_bytes, write_json, write_text
+from fdgjax.utils.files import left_beside, make_folder, write_bytes, write_json, write_text
 
 LOGGER = logging.getLogger(__name__)
 TENSORS, CARD = "model.safetensors", "README.md"
@@ -21,8 +21,13 @@ NAMES = (TENSORS, PROGRAM, FACTS, CARD)
 
 def check_out(out: Path) -> None:
     """Raises a `UserError` for a folder that holds anything but an export."""
-    if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - set(NAMES)):
+    if out.exists() and (not out.is_dir() or {*out.iterdir()} - {*files_in(out)}):
         raise UserError(f"--out got '{out}', which is a file or holds other files; expected a new folder; choose one")
+
+
+def files_in(out: Path) -> list[Path]:
+    """The files of an export, and those that a kill while one was written has left."""
+    return [path for name in NAMES for path in (out / name, *left_beside(out / name))]
 
 
 def export(classifier: Classifier, run: Path, out: Path) -> None:
@@ -33,10 +38,10 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
       classifier: what is exported. run: the folder of its run, or the file that a deployment left.
       out: the folder of the export.
     """
-    make_folder(out)
-    for name in NAMES:
-        (out / name).unlink(missing_ok=True)
     program = as_program(classifier)
+    make_folder(out)
+    for path in files_in(out):
+        path.unlink(missing_ok=True)
     write_bytes(out / PROGRAM, program)
     write_tensors(classifier, out / TENSORS)
     left_out = read_left_out(run) if classifier.client == UNSEEN else {}

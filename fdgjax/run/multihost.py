@@ -11,7 +11,7 @@ from fdgjax.config import Config, for_seed, seeds_of
 from fdgjax.distributed import broadcast, is_coordinator
 from fdgjax.evaluation.metrics import Record
 from fdgjax.loggers import Log
-from fdgjax.run.records import Workdir, open_log, open_seeds, own_workdir
+from fdgjax.run.records import Workdir, lock_workdir, open_log, open_seeds
 from fdgjax.utils.checksums import sha256
 from fdgjax.utils.errors import UserError
 
@@ -20,12 +20,12 @@ SHARED_SECONDS = 60.0
 
 
 @contextlib.contextmanager
-def own_or_see(path: Path, config: Config, say: Callable[[str], None]) -> Iterator[Workdir]:
-    """The run's folder: `own_workdir` in process 0, only its path in the others. Raises like `own_workdir`."""
+def lock_or_see(path: Path, say: Callable[[str], None]) -> Iterator[Workdir]:
+    """The run's folder: `lock_workdir` in process 0, only its path in the others. Raises like `lock_workdir`."""
     with contextlib.ExitStack() as held:
 
         def own() -> None:
-            held.enter_context(own_workdir(path, config, say))
+            held.enter_context(lock_workdir(path, say))
 
         broadcast(own)
         yield Workdir(path)

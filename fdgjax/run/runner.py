@@ -7,6 +7,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fdgjax.loggers import check_loggers
 from fdgjax.models.client_model import note_dtype
 from fdgjax.models.frozen import trunk_content
 from fdgjax.run.compilation import compile_ahead, first_state, state_shapes
-from fdgjax.run.console import Console
+from fdgjax.run.console import Console, silent_console
 from fdgjax.run.description import histogram, label_summary, notes
 from fdgjax.run.device_choice import as_begun, unlike_begun
 from fdgjax.run.extend_rounds import as_planned, continued_from, earlier_rounds, prolong, refuse_schedules
@@ -34,7 +35,7 @@ from fdgjax.run.memory_check import (
     refuse_shortage,
     shortage,
 )
-from fdgjax.run.multihost import check_shared, logs_of, own_or_see
+from fdgjax.run.multihost import check_shared, lock_or_see, logs_of
 from fdgjax.run.outputs import RunOutput, open_outputs, places, write_descriptions
 from fdgjax.run.records import (
     Checkpoint,
@@ -48,6 +49,7 @@ from fdgjax.run.records import (
     mean_figures,
     note_programs,
     open_seeds,
+    open_workdir,
     read_records,
     write_summary,
 )
@@ -107,27 +109,32 @@ def run_experiment(
     trunk = trunk_content(experiment.trunk)
     check_same_config(config)
 
-    def found() -> tuple[int, dict[str, Any]]:
+    def found(say: Callable[[str], None], compared: int = 0) -> tuple[int, dict[str, Any]]:
+        """The folder's fewer rounds, if any, whose programs are compared unless they were, and a finished summary."""
         check_place(path)
         check_loggers(config.writers)
         earlier = earlier_rounds(path, config)
-        if earlier:
+        if earlier not in (0, compared):
             refuse_schedules(path, experiment, earlier)
         check_workdir(path, dataclasses.replace(config, rounds=earlier or config.rounds))
         check_data(Workdir(path), content, trunk)
-        return earlier, {} if earlier else finished(Workdir(path), console.say)
+        return earlier, {} if earlier else finished(Workdir(path), say)
 
-    earlier, summary = broadcast(found)
+    earlier, summary = broadcast(partial(found, console.say))
     check_same("data", content, "the same files on every host; copy them from the host of process 0")
     check_same("frozen weights", trunk, "the same file on every host; copy it from the host of process 0")
     programs = "" if summary else note_programs(path)
     for note in filter(None, (unlike_begun(config, path), programs, note_dtype(config.dtype))):
         console.say(note)
     if summary:
-        console.say(f"finished before: {Workdir(path).summary}")
-        return dict(summary)
-    held = dataclasses.replace(config, rounds=earlier or config.rounds)
-    with own_or_see(path, held, console.say) as workdir:
+        return finished_before(summary, path, console)
+    with lock_or_see(path, console.say) as workdir:
+        # Another process may have trained there between the look and the lock; damage was said above.
+        earlier, summary = broadcast(partial(found, silent_console().say, earlier))
+        if summary:
+            return finished_before(summary, path, console)
+        if is_coordinator():
+            open_workdir(path, dataclasses.replace(config, rounds=earlier or config.rounds))
         outputs = [RunOutput(config, workdir)]
         if earlier:
             refuse_other_state(experiment, outputs, console)
@@ -139,6 +146,12 @@ def run_experiment(
         console.say(f"{config.model.name}: {experiment.cost}")
         console.say(label_summary(experiment))
         return summed_up(outputs, train_with_records(experiment, outputs, console, stop, observers))[0]
+
+
+def finished_before(summary: Mapping[str, Any], path: Path, console: Console) -> dict[str, Any]:
+    """The summary of a run that is finished already, which is said."""
+    console.say(f"finished before: {Workdir(path).summary}")
+    return dict(summary)
 
 
 def refuse_other_state(experiment: Experiment, outputs: Sequence[RunOutput], console: Console) -> None:

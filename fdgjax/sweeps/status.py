@@ -8,7 +8,7 @@ from typing import Any
 
 from fdgjax.run.records import Workdir, finished
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import lock, write_text
+from fdgjax.utils.files import is_refused, lock, write_text
 
 LOGGER = logging.getLogger(__name__)
 
@@ -25,11 +25,16 @@ def hold(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process alone holds `name` until the end of the block; with `wait`, waits until it does.
 
     On a file system without locks it always yields True; see `refuse_without_locks`, and the warning of each run.
+
+    Raises:
+      OSError: the lock's file cannot be written.
     """
     with contextlib.ExitStack() as held:
         try:
             mine = held.enter_context(lock(notes(out) / f"{name}.lock", wait))
-        except OSError:
+        except OSError as error:
+            if is_refused(error):
+                raise
             mine = True
         yield mine
 
@@ -40,6 +45,8 @@ def refuse_without_locks(out: Path) -> None:
         with lock(notes(out) / ".jobs.lock"):
             pass
     except OSError as error:
+        if is_refused(error):
+            raise
         raise UserError(
             f"--jobs got several processes, and --out {out} is on a file system without locks ({error}); expected one "
             "process there: leave --jobs out, or give each its own --shard"
@@ -64,8 +71,9 @@ def note_failure(out: Path, name: str, reason: str) -> None:
 
 def failure_of(out: Path, name: str) -> str:
     """Why the cell failed, '' if it did not."""
-    path = notes(out) / f"{name}.failed"
-    return path.read_text() if path.exists() else ""
+    with contextlib.suppress(FileNotFoundError):  # another process may forget it meanwhile
+        return (notes(out) / f"{name}.failed").read_text()
+    return ""
 
 
 def failure_line(out: Path, name: str) -> str:

@@ -5,6 +5,7 @@ A file is written under a temporary name, flushed to disk and only then renamed;
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -38,7 +39,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     # Not the process id: a container on another machine that writes here may have the same one.
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with beside.open("wb") as file:
+        with naming(path), beside.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -48,6 +49,21 @@ def write_bytes(path: Path, content: bytes) -> None:
             beside.unlink()
         raise
     sync(path.parent)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Names the file in system errors of the block that name none, as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def left_beside(path: Path) -> list[Path]:
+    """The temporary files that kills while `path` was written have left."""
+    return list(path.parent.glob(f".{path.name}.*"))
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -62,7 +78,7 @@ def write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:
     """Appends a JSON line. It is not flushed to disk, as checkpoints hold the record, too."""
-    with path.open("a", encoding="utf-8") as file:
+    with naming(path), path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
 
 
@@ -92,7 +108,7 @@ def lock(path: Path, wait: bool = False) -> Iterator[bool]:
     no stale lock remains.
 
     Raises:
-      OSError: a file system without locks.
+      OSError: a file system without locks, or one that refuses the file, see `is_refused`.
     """
     held = FileLock(path, blocking=wait, fallback_to_soft=False)
     with contextlib.suppress(Timeout):
@@ -101,3 +117,8 @@ def lock(path: Path, wait: bool = False) -> Iterator[bool]:
         yield held.is_locked
     finally:
         held.release()
+
+
+def is_refused(error: OSError) -> bool:
+    """Whether a file cannot be written, for lack of permission or space, rather than not be locked."""
+    return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)

@@ -138,9 +138,11 @@ def test_an_export_that_was_not_finished_is_none_and_another_ones_program_is_fou
     trained: Path, exported: Path, files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(exported, out := tmp_path / "out")
+    (out / ".program.bin.0123").write_bytes(b"left by a kill")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fdgjax.inference.exporting.write_tensors", fails)
         assert export.main(["export", str(trained), "--out", str(out)]) == 2
+    assert not (out / ".program.bin.0123").exists(), "a kill's leftover is no reason to refuse, and goes"
     assert predict.main(["predict", str(out), str(files[0])]) == 2
     assert "neither the folder of a run" in capsys.readouterr().err
     shutil.copy(exported / "model.json", out)

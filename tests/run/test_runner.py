@@ -3,6 +3,9 @@
 import dataclasses
 import io
 import json
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +20,7 @@ from fdgjax.evaluation import Metrics
 from fdgjax.evaluation.statistics import wilson
 from fdgjax.experiments import build
 from fdgjax.methods import METHODS
+from fdgjax.run import runner
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
 from fdgjax.run.records import Workdir, open_workdir, read_summary
@@ -184,6 +188,26 @@ def test_a_finished_run_is_not_done_again(finished: Finished) -> None:
     before = times_written(finished.path)
     assert run_config(finished.config, finished.path, Console(), never()) == finished.summary
     assert before == times_written(finished.path)
+
+
+@pytest.mark.parametrize("fewer", [0, 2])
+def test_a_run_that_another_process_finishes_meanwhile_is_not_done_again(
+    fewer: int, finished: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock, said = tmp_path / "run", runner.lock_or_see, io.StringIO()
+    if fewer:
+        open_workdir(path, dataclasses.replace(finished.config, rounds=fewer))
+
+    def late(path: Path, say: Callable[[str], None]) -> AbstractContextManager[Workdir]:
+        shutil.copytree(finished.path, path, dirs_exist_ok=True)
+        return lock(path, say)
+
+    monkeypatch.setattr(runner, "lock_or_see", late)
+    console = Console(RichConsole(file=said, width=100))
+    assert runner.run_experiment(build(finished.config), path, console, never()) == finished.summary
+    assert "finished before" in said.getvalue()
+    for name in ("summary.json", "config.json", "metrics.jsonl"):
+        assert (path / name).read_bytes() == (finished.path / name).read_bytes()
 
 
 def test_another_experiments_folder_is_left_alone(finished: Finished, tmp_path: Path) -> None:

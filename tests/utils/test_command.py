@@ -12,6 +12,7 @@ import pytest
 
 from fdgjax.utils.command import CLOSED, MISTAKE, command
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import append_line, write_bytes
 
 PRINTS = (
     "import sys; from fdgjax.utils.command import command; "
@@ -72,6 +73,20 @@ def test_a_reader_that_has_gone_ends_the_command_as_the_shell_expects() -> None:
     os.close(writing)
     assert (done.returncode, done.stderr) == (CLOSED, "")
     assert CLOSED == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("write", [lambda file: write_bytes(file, b"x"), lambda file: append_line(file, {"round": 1})])
+def test_a_file_for_which_the_disk_is_full_is_named(
+    write: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("json.dumps", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        write(tmp_path / "file")
+    assert error.value.filename == str(tmp_path / "file")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")

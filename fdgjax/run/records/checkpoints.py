@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:  # a sixth of all imports, which a run that has nothing to res
 
 SELECTED = "selected"
 """The name of the selected state in a checkpoint's folder."""
+
+
+TRIES = 10
+"""How often the newest checkpoint is looked for, where each that was found is deleted while it is read."""
 
 
 LONGEST = 200
@@ -125,6 +129,8 @@ def newest_checkpoint(
     """The newest complete checkpoint below `path`, for reading only: nothing is changed, as a run may still be writing
     there. None if there is no checkpoint.
 
+    Of a run that saves two more meanwhile, the checkpoint that is being read is gone: then the newest is read anew.
+
     Args:
       path: the folder of checkpoints.
       like: a state of the same structure.
@@ -134,8 +140,25 @@ def newest_checkpoint(
     Raises:
       UserError: every checkpoint is damaged.
     """
+    for left in reversed(range(TRIES)):
+        listed = list(steps(path))
+        try:
+            found = newest_of(path, listed, like, warn, latest)
+        except (UserError, OSError):
+            if not left or list(steps(path)) == listed:
+                raise
+        else:
+            if found is not None or list(steps(path)) == listed:
+                return found
+    return None
+
+
+def newest_of(
+    path: Path, listed: Sequence[Path], like: PyTree, warn: Callable[[str], None], latest: int | None
+) -> Checkpoint | None:
+    """`newest_checkpoint` of those that were listed; raises an `OSError`, too, if one is deleted while it is read."""
     damage = {}
-    for step in steps(path):
+    for step in listed:
         if latest is not None and int(step.name) > latest:
             continue
         if reason := damage_of(step):

@@ -17,7 +17,7 @@ from fdgjax.experiments import DataDescription, from_description, to_description
 from fdgjax.run.records.versions import commit, library_versions, versions
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import lock, make_folder, sync
+from fdgjax.utils.files import is_refused, lock, make_folder, sync
 from fdgjax.utils.threads import threads
 
 METRICS_CHECKSUM = "metrics_sha256"
@@ -67,20 +67,30 @@ class Workdir(NamedTuple):
 
 @contextlib.contextmanager
 def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iterator[Workdir]:
-    """`open_workdir`, locked against other processes until the end of the block.
+    """`lock_workdir` and `open_workdir`, whose errors come before anything is written."""
+    check_workdir(path, config)
+    with lock_workdir(path, warn):
+        yield open_workdir(path, config)
+
+
+@contextlib.contextmanager
+def lock_workdir(path: Path, warn: Callable[[str], None]) -> Iterator[None]:
+    """Makes the folder, locked against other processes until the end of the block.
 
     The lock is released when its process ends, even if it is killed. On a file system without locks, `warn` is called.
 
     Raises:
-      UserError: another process trains there, or like `open_workdir`; in both cases nothing is written.
+      UserError: another process trains there; then nothing is written.
+      OSError: the lock's file cannot be written.
     """
-    check_workdir(path, config)
     make_folder(path)
     workdir = Workdir(path)
     with contextlib.ExitStack() as held:
         try:
             mine = held.enter_context(lock(workdir.lock))
         except OSError as error:
+            if is_refused(error):
+                raise
             mine = True
             warn(f"workdir {path} is on a file system without locks ({error}): nothing keeps a second process out")
         if not mine:
@@ -89,7 +99,7 @@ def own_workdir(path: Path, config: Config, warn: Callable[[str], None]) -> Iter
                 "folder in which nothing runs; wait for that process, or choose another folder"
             )
         workdir.lock.write_text(f"{os.getpid()} on {socket.gethostname()}\n")
-        yield open_workdir(path, config)
+        yield
 
 
 def open_workdir(path: Path, config: Config) -> Workdir:
@@ -128,12 +138,14 @@ def check_workdir(path: Path, config: Config) -> None:
 def check_place(path: Path) -> None:
     """Raises a `UserError` if the folder cannot be used for any run."""
     workdir = Workdir(path)
+    # Listed before the config is looked for: another process may be making it.
+    held = {file.name for file in path.iterdir()} if path.is_dir() else set[str]()
     if workdir.config.exists():
         read_config_file(workdir)
         return
     # A kill while the config is being written leaves its temporary file, which is this package's own.
-    own = {workdir.lock, *path.glob(f".{workdir.config.name}.*")}
-    if path.exists() and (not path.is_dir() or set(path.iterdir()) - own):
+    others = [name for name in held if name != workdir.lock.name and not name.startswith(f".{workdir.config.name}.")]
+    if others or (path.exists() and not path.is_dir()):
         raise UserError(
             f"workdir {path} exists, is not empty and holds no config.json; expected a new or empty folder, "
             "or one made by a run; choose another folder"

@@ -16,7 +16,7 @@ import pytest
 import tensorstore
 
 from fdgjax.contract import PyTree
-from fdgjax.run.records import Checkpoint, History, newest_checkpoint, open_checkpoints
+from fdgjax.run.records import Checkpoint, History, checkpoints, newest_checkpoint, open_checkpoints
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder
 from tests.earlier import write_earlier_checksums
@@ -127,6 +127,24 @@ def test_the_newest_up_to_a_round_is_read(tmp_path: Path) -> None:
     for latest, wanted in ((2, 2), (3, 2), (4, 4), (5, 4)):
         is_of_round(newest_checkpoint(path, LIKE, pytest.fail, latest), wanted)
     assert newest_checkpoint(path, LIKE, pytest.fail, 1) is None
+
+
+@pytest.mark.parametrize("moment", ["damage_of", "load_checkpoint"])
+def test_those_that_a_run_deletes_while_they_are_read_are_passed_over(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, newer = save(tmp_path / "checkpoints", 2, 4), save(tmp_path / "newer", 6, 8)
+    own, late = getattr(checkpoints, moment), [True]
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        if late:
+            late.clear()
+            shutil.rmtree(path)
+            newer.rename(path)
+        return own(*arguments, **more)
+
+    monkeypatch.setattr(checkpoints, moment, slow)
+    is_of_round(newest_checkpoint(path, LIKE, pytest.fail), 8)
 
 
 def test_with_none_left_one_line_says_so_and_nothing_is_moved(tmp_path: Path) -> None:

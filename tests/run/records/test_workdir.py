@@ -1,16 +1,20 @@
 """A folder belongs to one experiment and, while it trains, to one process; what is damaged there is noticed."""
 
 import dataclasses
+import errno
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from fdgjax.config import Config, from_plain, make_config, read_config
 from fdgjax.run.records import (
     Workdir,
+    check_place,
     finished,
     open_workdir,
     own_workdir,
@@ -19,6 +23,7 @@ from fdgjax.run.records import (
     write_summary,
 )
 from fdgjax.run.records.workdir import seed_workdir
+from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import CHECKSUM, Damaged, read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 
@@ -47,6 +52,22 @@ def test_a_second_process_is_turned_away_and_nothing_is_written(config: Config, 
         assert again.config.exists()
 
 
+def test_a_folder_that_another_process_begins_during_the_look_is_a_runs(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, listed = tmp_path / "run", Path.iterdir
+
+    def late(folder: Path) -> Iterator[Path]:
+        monkeypatch.undo()
+        open_workdir(path, config)
+        return listed(folder)
+
+    path.mkdir()
+    monkeypatch.setattr(Path, "iterdir", late)
+    check_place(path)
+    assert Workdir(path).config.exists(), "it was begun in between"
+
+
 def test_the_lock_of_a_killed_process_does_not_block(config: Config, tmp_path: Path) -> None:
     open_workdir(tmp_path / "run", config)
     held = HOLD + "print(mine, flush=True); sys.stdin.read()"
@@ -60,6 +81,20 @@ def test_the_lock_of_a_killed_process_does_not_block(config: Config, tmp_path: P
         process.wait()
     with own_workdir(tmp_path / "run", config, pytest.fail) as workdir:
         assert workdir.config.exists()
+
+
+@pytest.mark.parametrize("reason", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_lock_that_cannot_be_written_is_no_file_system_without_locks(
+    reason: int, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: FileLock) -> None:
+        raise OSError(reason, os.strerror(reason), self.lock_file)
+
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    with pytest.raises(OSError, match=os.strerror(reason)), own_workdir(tmp_path / "run", config, pytest.fail):
+        pytest.fail("it is owned")
+    with pytest.raises(OSError, match=os.strerror(reason)), hold(tmp_path, "cell"):
+        pytest.fail("it is held")
 
 
 def test_a_file_system_without_locks_is_said(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
