@@ -130,15 +130,15 @@ def class_of(section: str, method: str) -> type[Any]:
 def meanings(kind: type[Any]) -> Mapping[str, str]:
     """The meaning of each field, from the docstrings of a dataclass and of its base classes.
 
-    A field without an entry of its own gets the first entry that mentions it.
+    A field without an entry of its own gets the first entry that mentions it in the docstring of a class that has it.
     """
     fields = [field.name for field in dataclasses.fields(kind)]
     found: dict[str, str] = {}
-    for one in reversed(kind.__mro__):
-        found |= entries(inspect.cleandoc(one.__doc__ or ""), fields) if dataclasses.is_dataclass(one) else {}
-    for name in fields:
-        mentions = (text for text in found.values() if re.search(rf"\b{name}\b", text))
-        found[name] = found.get(name) or next(mentions, "")
+    for one in filter(dataclasses.is_dataclass, reversed(kind.__mro__)):
+        own = entries(inspect.cleandoc(one.__doc__ or ""), fields)
+        found |= own
+        for name in {field.name for field in dataclasses.fields(one)} - {key for key, text in found.items() if text}:
+            found[name] = next((text for text in own.values() if re.search(rf"\b{name}\b", text)), "")
     return found
 
 

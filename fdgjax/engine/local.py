@@ -15,6 +15,7 @@ from fdgjax.data.encoding import as_inputs
 from fdgjax.data.federation import Federation
 from fdgjax.engine.loops import Repeat, dynamic_loop
 from fdgjax.nn import with_mask
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import shuffle
 
 Number = TypeVar("Number", int, np.ndarray, jax.Array)
@@ -168,6 +169,11 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
         key, done = now
         order_key, step_key = jax.random.split(key)
         positions = in_order(order_key, labels, federation.domains[rows], count, size)
+        if positions.shape != rows.shape:
+            raise UserError(
+                f"the method's order got positions {list(positions.shape)} for samples {list(rows.shape)}; expected "
+                "a position for each, padding included"
+            )
         positions = positions[jnp.argsort(~used[positions], stable=True)] if pseudo_labels else positions
 
         def step(i: jax.Array, carry: tuple[Variables, PyTree, jax.Array]) -> PyTree:

@@ -20,6 +20,7 @@ from fdgjax.engine.privacy.dp_sgd import train_privately
 from fdgjax.engine.privacy.noise import Privacy, private_messages
 from fdgjax.engine.robustness.attacks import Attack, forge, is_hostile, poisoned
 from fdgjax.engine.robustness.defences import Defence, Verdict, defend
+from fdgjax.engine.unchanged import check_unchanged
 from fdgjax.utils.random import Purpose, choose_clients, stream
 
 
@@ -228,6 +229,7 @@ def server_round(
         aggregate, coefficients = method.aggregate(server, clients, messages, weights)
     server_step = ServerStep(state.round, stream(state.seed, Purpose.SERVER, state.round))
     moved = method.update(server, clients, aggregate, server_step)
+    check_unchanged("update", (server, clients), moved, "[0] is the server's state, [1] the clients'")
     if plan.drop_nonfinite or plan.defence:
         # Else the server's momentum, or what a method keeps of earlier rounds, would move it without any update.
         counts = jnp.any(weights > 0)
@@ -266,6 +268,7 @@ def client_round(method: Method, plan: RoundPlan) -> Callable[..., PyTree]:
         else:
             trained = train_locally(training, data._replace(pseudo_labels=prepared.pseudo_labels), context, begin, key)
         message, kept = method.finish(context, trained)
+        check_unchanged("finish", client, kept, "a client's row")
         kept = (kept, trained.optimizer if method.keep_optimizer else optimizer)
         return message, kept, trained.loss, largest_magnitude((message, kept)), prepared.pseudo_labels
 
@@ -287,7 +290,9 @@ def train_server(
     key = stream(state.seed, Purpose.SERVER_TRAINING, state.round)
     begin = own.optimizer.init(variables["params"])
     trained = train_locally(training, data, context, begin, key)
-    return own.finish(server, trained), trained.loss
+    after = own.finish(server, trained)
+    check_unchanged("server_training.finish", server, after, "the server's state")
+    return after, trained.loss
 
 
 def participants(plan: RoundPlan, state: State, ids: jax.Array) -> jax.Array:

@@ -24,7 +24,10 @@ TARGETS: Mapping[str, LabelFn] = {"kept": all_but_collections, "averaged": every
 
 @dataclasses.dataclass(frozen=True)
 class FedMoCo(BySGD):
-    """`BySGD` with MoCo's loss, and a slower target, which is `kept` by each client or `averaged`, with the queue."""
+    """`BySGD` with MoCo's loss and a slower target.
+
+    target: what happens to a client's target and queue after a round, `kept` or `averaged`.
+    """
 
     part: str = hyper("moco", search=("moco",), source="He et al., 2020")
     decay: float = hyper(0.999, most=1, search=(0.99, 0.999), source="FedGaLA, official code")

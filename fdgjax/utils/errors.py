@@ -90,17 +90,20 @@ def few(names: Sequence[str]) -> str:
     return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
 
 
-def unknown(kind: str, got: str, known: Iterable[str]) -> UserError:
+def unknown(kind: str, got: str, known: Iterable[str], otherwise: str = "") -> UserError:
     """The error for a name that is not in `known`, suggesting the nearest one that is.
 
     Args:
       kind: what the name stands for, e.g. `"method"`.
       got: the name that was given.
       known: the names that exist; all are listed, unless there are more than `LISTED` and one is close to `got`.
+      otherwise: what else is expected.
     """
     names = sorted(known)
     near = difflib.get_close_matches(got, names, n=1, cutoff=0.5)
     if near and len(names) > LISTED:
-        return UserError(f"unknown {kind} '{got}'; expected one of {len(names)} names; did you mean '{near[0]}'?")
+        return UserError(
+            f"unknown {kind} '{got}'; expected one of {len(names)} names{otherwise}; did you mean '{near[0]}'?"
+        )
     hint = f"; did you mean '{near[0]}'?" if near else ""
-    return UserError(f"unknown {kind} '{got}'; expected one of: {', '.join(names)}{hint}")
+    return UserError(f"unknown {kind} '{got}'; expected one of: {', '.join(names)}{otherwise}{hint}")

@@ -18,9 +18,12 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def lookup(kind: str, name: str, entries: Mapping[str, Item]) -> Item:
-    """The entry called `name`; if there is none, raises a `UserError` that suggests the nearest name."""
+    """The entry called `name`; if there is none, raises a `UserError` that suggests the nearest name, and of a
+    `Registry` says how a user's program adds one."""
     if name not in entries:
-        raise unknown(kind, name, entries)
+        raise unknown(
+            kind, name, entries, ", or of your own by fdgjax --with FILE" if isinstance(entries, Registry) else ""
+        )
     return entries[name]
 
 

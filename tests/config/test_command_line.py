@@ -29,7 +29,10 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
     [
         ((), r"no --config given; expected --config=METHOD\[:PRESET\] or --config=FILE.py"),
         ((f"--config={ROOT}/configs/hfdef.py",), r"unknown config file .*did you mean '.*hfedf.py'"),
-        (("--config=hfdef",), r"unknown method 'hfdef'; .*did you mean 'hfedf'"),
+        (
+            ("--config=hfdef",),
+            r"unknown method 'hfdef'; .*names, or of your own by fdgjax --with FILE; did you mean 'hfedf'",
+        ),
         (("--config=hfedf:pac",), r"unknown data set or preset 'pac'; .*did you mean 'pacs'"),
         (("--config",), r"got --config without a value"),
         ((f"{CONFIG}:pac",), r"unknown data set or preset 'pac'; .*did you mean 'pacs'"),

@@ -22,6 +22,21 @@ def test_every_key_has_a_meaning(kind: type[Any]) -> None:
     assert {field.name for field in dataclasses.fields(kind) if not meanings(kind)[field.name]} == set()
 
 
+def test_a_key_of_ones_own_has_no_meaning_of_a_word_in_the_texts_of_other_keys() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Mine(METHODS["fedavg"].hyper):  # type: ignore[misc]
+        """FedAvg's. momentum: of mine, by `rate`."""
+
+        penalty: float = 0.0
+        rate: float = 0.0
+        momentum: float = 0.0
+
+    found = meanings(Mine)
+    assert found["penalty"] == ""
+    assert found["momentum"] == found["rate"] == "of mine, by `rate`."
+    assert found["client_weight_decay"].startswith("added to the gradient (an L2 penalty)")
+
+
 def test_help_has_each_key_with_its_value_meaning_and_bounds() -> None:
     text = usage(["fdgjax train", "--config", "hfedf"])
     flat = " ".join(text.split())

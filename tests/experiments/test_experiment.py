@@ -18,7 +18,7 @@ from fdgjax.engine.local import Batching
 from fdgjax.experiments import Experiment, build, make_method, model_config, model_facts
 from fdgjax.experiments.components import check_room
 from fdgjax.experiments.model import client_model, network_settings
-from fdgjax.methods import METHODS
+from fdgjax.methods import METHODS, Entry, FedAvg, fedavg
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
 from fdgjax.models.client_model import make_network, resized
 from fdgjax.models.units import official_dse_unit
@@ -138,6 +138,22 @@ def test_an_entry_that_does_not_say_that_its_method_pools_is_refused() -> None:
     assert make_method(config, entry, *others).pooled
     with pytest.raises(UserError, match=r"'central' has pooled=True, but its Entry says False"):
         make_method(config, METHODS["fedavg"]._replace(name="central", make=entry.make), *others)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda setup, h: None, r"'mine' got NoneType from the function of its Entry; expected it to return an"),
+        (
+            lambda setup, h: fedavg(setup, h, label=lambda path: "global"),
+            r"label 'global' for variable 'params/.*; expected one of shared, personal, local",
+        ),
+    ],
+    ids=["no method", "unknown label"],
+)
+def test_an_entry_whose_function_does_not_make_a_method_is_refused(make: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Entry("mine", FedAvg, make, "wrong").build(Setup(tiny_model(), 4, 3), FedAvg())
 
 
 def test_a_method_without_labels_is_not_trained_on_a_servers() -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from fdgjax.contract import Method, Setup
 from fdgjax.methods.parts.requirements import Need
 from fdgjax.methods.parts.sharpness import with_sharpness
+from fdgjax.utils.errors import UserError
 
 
 def never(h: Any) -> bool:
@@ -63,8 +64,18 @@ class Entry(NamedTuple):
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def build(self, setup: Setup, h: Any) -> Method:
-        """The method for a setup, with sharpness-aware local steps if `h.sharpness` is not 0."""
-        return with_sharpness(self.make(setup, h), h)
+        """The method for a setup, with sharpness-aware local steps if `h.sharpness` is not 0.
+
+        Raises:
+          UserError: `make` returns something else; or whatever it raises.
+        """
+        method = self.make(setup, h)
+        if not isinstance(method, Method):
+            raise UserError(
+                f"method '{self.name}' got {type(method).__name__} from the function of its Entry; expected it to "
+                "return an fdgjax.contract.Method"
+            )
+        return with_sharpness(method, h)
 
     @property
     def labels(self) -> str:

@@ -11,7 +11,7 @@ from fdgjax.contract import Context, LabelFn, Method, Model, PyTree, Trained, Va
 from fdgjax.methods.parts.extend import Extended, Fresh, RowExtension, extend
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import flatten
+from fdgjax.utils.variables import label_table
 
 Personalise = Callable[[PyTree, jax.Array], tuple[PyTree, PyTree]]
 """Mixes personal variables: `(stacked [clients, ...], weights [clients]) -> (stacked, coefficients)`."""
@@ -85,9 +85,8 @@ def keep_personal(personal: PyTree, weights: jax.Array) -> tuple[PyTree, PyTree]
 
 
 def has_own(model: Model, label: LabelFn) -> bool:
-    """Whether clients have variables that others do not have."""
-    shapes = model.shapes()
-    return any(label(path) != "shared" for path in flatten(shapes))
+    """Whether clients have variables that others do not have; raises like `label_table`."""
+    return any(word != "shared" for word in label_table(model.shapes(), label).values())
 
 
 def unseen_rule(name: str, *, own: bool, server_trains: bool) -> Callable[[PyTree], PyTree]:

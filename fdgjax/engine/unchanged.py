@@ -1,0 +1,33 @@
+"""A round leaves the structure, the shapes and the types of the states as they were."""
+
+import jax
+
+from fdgjax.aggregation.lists import described
+from fdgjax.contract import PyTree
+from fdgjax.utils.errors import UserError
+
+ABSENT = "nothing"
+
+
+def check_unchanged(function: str, before: PyTree, after: PyTree, what: str) -> None:
+    """Raises a `UserError` for the first leaf that a function of a method adds, takes away, or gives another shape or
+    type: the next round could not be computed, and a row written into integers would be rounded.
+
+    Args:
+      function: the name of the function of `fdgjax.contract.Method`.
+      before, after: the state that it got, and what it made of it.
+      what: the state in words.
+    """
+    old, new = leaves_of(before), leaves_of(after)
+    for place in dict.fromkeys([*old, *new]):
+        was, now = old.get(place, ABSENT), new.get(place, ABSENT)
+        if was != now:
+            raise UserError(
+                f"the method's {function} made {now} of {was} at {place or 'the root'} ({what}); expected the "
+                "shapes, types and names that Method.init gave, as every round begins with them"
+            )
+
+
+def leaves_of(tree: PyTree) -> dict[str, str]:
+    """The type and shape of each leaf, such as `float32 [3, 2]`, by its place in the tree."""
+    return {jax.tree_util.keystr(path): described(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
