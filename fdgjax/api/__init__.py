@@ -3,7 +3,7 @@
 from fdgjax.api.choose import choose
 from fdgjax.api.results import Result
 from fdgjax.api.trainer import Trainer, experiment, open_run
-from fdgjax.config.register import register_data, register_method, register_model
+from fdgjax.config.register import register_augmentation, register_data, register_method, register_model
 from fdgjax.methods import Entry
 from fdgjax.utils.errors import UserError
 
@@ -15,6 +15,7 @@ __all__ = [
     "choose",
     "experiment",
     "open_run",
+    "register_augmentation",
     "register_data",
     "register_method",
     "register_model",

@@ -15,6 +15,7 @@ from fdgjax.aggregation.robust import ROBUST
 from fdgjax.config.privacy import check_privacy
 from fdgjax.config.robustness import check_attack_acts, defence_of
 from fdgjax.config.schema import AttackConfig, Config, DataConfig
+from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import SAME_IMAGES, TABLE_DATA
 from fdgjax.engine.robustness.attacks import ATTACKS, hostile_ids
@@ -25,6 +26,7 @@ from fdgjax.methods.parts.hyper import check_values
 from fdgjax.methods.parts.pseudo_labelled import PseudoLabelConfig
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.fields import check_keys
+from fdgjax.utils.words import words_of
 
 
 def check_config(config: Config) -> None:
@@ -45,11 +47,7 @@ def check_config(config: Config) -> None:
             f"config.data.standardise got True with config.privacy.unit={config.privacy.unit}, but the sums of columns "
             "that it needs are exact, and no noise covers them; expected False; scale the columns beforehand"
         )
-    if config.model.frozen_copies and not config.model.frozen:
-        raise UserError(
-            f"config.model.frozen_copies got {config.model.frozen_copies}, but nothing is frozen whose features could "
-            "be kept; expected 0, or config.model.frozen=-1 or the number of frozen stages"
-        )
+    check_copies(config)
     check_figures(config)
     defence_of(config.defence)
     hostile_ids(config.attack.clients, config.attack.ids)
@@ -112,6 +110,21 @@ def readers(config: Config) -> list[Readers]:
             for key, names in takers(entries).items()
         ),
     ]
+
+
+def check_copies(config: Config) -> None:
+    """Raises a `UserError` for augmented copies of which no features can be kept."""
+    if config.model.frozen_copies and not config.model.frozen:
+        raise UserError(
+            f"config.model.frozen_copies got {config.model.frozen_copies}, but nothing is frozen whose features could "
+            "be kept; expected 0, or config.model.frozen=-1 or the number of frozen stages"
+        )
+    users = [name for name in words_of(config.data.augmentation) if name not in AUGMENTATIONS.own]
+    if config.model.frozen_copies and users:
+        raise UserError(
+            f"config.model.frozen_copies got {config.model.frozen_copies}, but the augmentation '{users[0]}' is one of "
+            "your own, whose code may change while the features of its copies are kept; expected 0"
+        )
 
 
 class Unused(NamedTuple):

@@ -1,4 +1,5 @@
-"""User-defined methods, models and data sets, registered under names that configs and the command line accept.
+"""User-defined methods, models, data sets and augmentations, registered under names that configs and the command line
+accept.
 
 A run's `config.json` records which of its names a user's program registered, and from which file; these must be
 registered again before the run is opened. `fdgjax --with FILE` runs such a file first.
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from fdgjax.config.command_line import search_beside
 from fdgjax.config.presets import PRESETS
 from fdgjax.config.schema import Config
+from fdgjax.data.augmentations.training import AUGMENTATIONS
+from fdgjax.data.augmentations.view import View, same_shape
 from fdgjax.data.sources import arrays as arrays
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS, Entry
@@ -23,14 +26,21 @@ from fdgjax.models import MODELS
 from fdgjax.utils.command import with_words
 from fdgjax.utils.errors import UserError, users_program
 from fdgjax.utils.registry import Registry, register
+from fdgjax.utils.words import words_of
 
 if TYPE_CHECKING:
     from fdgjax.models.user_module import Network
 
-REGISTRIES: Mapping[str, Registry[Any]] = {"method.name": METHODS, "model.name": MODELS, "data.name": DATASETS}
-"""The registries that a user's program may add to, by the config key that names an entry."""
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    "method.name": METHODS,
+    "model.name": MODELS,
+    "data.name": DATASETS,
+    "data.augmentation": AUGMENTATIONS,
+}
+"""The registries that a user's program may add to, by the config key that names an entry, or several."""
 REGISTERED = "registered"
-"""The key of `config.json` with what a user's program registered for the run: `{key: {"name": ..., "from": FILE}}`."""
+"""The key of `config.json` with what a user's program registered for the run: `{key: {"name": ..., "from": FILE}}`; a
+further name of one config key has the key `KEY=NAME`."""
 
 
 def register_method(entry: Entry, origin: str | None = None) -> str:
@@ -94,6 +104,29 @@ def register_data(
     return register(REGISTRIES["data.name"], name or arrays.arrays_name(found), partial(same_data, found), origin)
 
 
+def register_augmentation(name: str, view: View, origin: str | None = None) -> str:
+    """Registers an augmentation of training samples under a name, for `config.data.augmentation`.
+
+    Args:
+      name: the name.
+      view: `(key, inputs [batch, ...]) -> inputs`, traced by JAX; images are float32 `[batch, H, W, channels]`, a byte
+        b of a pixel being b / 127.5 - 1, rows and series are standardised. The shape stays as it is.
+      origin: as for `register_method`.
+
+    Returns:
+      Its name.
+
+    Raises:
+      UserError: `view` is no function, or `name` is that of one of the package's augmentations.
+    """
+    if not callable(view):
+        raise UserError(
+            f"the augmentation '{name}' got {type(view).__name__}; expected a function (key, inputs) -> inputs"
+        )
+    checked = same_shape(f"the augmentation '{name}'", view)
+    return register(AUGMENTATIONS, name, lambda size: checked, origin)
+
+
 def same_data(found: Any, data_dir: str) -> Any:
     """The data set `found`, whatever the data folder."""
     del data_dir
@@ -102,11 +135,17 @@ def same_data(found: Any, data_dir: str) -> Any:
 
 def provenance(config: Config) -> dict[str, Any]:
     """The entry of `config.json` on the registered names that the run uses; empty if it uses the package's own only."""
-    names = {"method.name": config.method.name, "model.name": config.model.name, "data.name": config.data.name}
+    names = {
+        "method.name": [config.method.name],
+        "model.name": [config.model.name],
+        "data.name": [config.data.name],
+        "data.augmentation": words_of(config.data.augmentation),
+    }
+    users = {key: [name for name in each if name not in REGISTRIES[key].own] for key, each in names.items()}
     found = {
-        key: {"name": name, "from": REGISTRIES[key].origins.get(name, "")}
-        for key, name in names.items()
-        if name not in REGISTRIES[key].own
+        f"{key}={name}" if place else key: {"name": name, "from": REGISTRIES[key].origins.get(name, "")}
+        for key, each in users.items()
+        for place, name in enumerate(dict.fromkeys(each))
     }
     return {REGISTERED: found} if found else {}
 
@@ -123,10 +162,11 @@ def check_registered(where: str, content: Mapping[str, Any]) -> None:
       where: the run's folder.
       content: the content of its `config.json`.
     """
-    missing = {key: one for key, one in content.get(REGISTERED, {}).items() if one["name"] not in REGISTRIES[key]}
+    entries = {key: REGISTRIES[key.partition("=")[0]] for key in content.get(REGISTERED, {})}
+    missing = {key: one for key, one in content.get(REGISTERED, {}).items() if one["name"] not in entries[key]}
     if not missing:
         return
-    named = {key: f"the {REGISTRIES[key].kind} '{one['name']}'" for key, one in missing.items()}
+    named = {key: f"the {entries[key].kind} '{one['name']}'" for key, one in missing.items()}
     files = registering_files(missing)
     homeless = " and ".join(named[key] for key, one in missing.items() if not one["from"])
     again = f"repeat the command as `fdgjax {shlex.join(with_words(files))} ...`" if files else ""
@@ -138,15 +178,15 @@ def check_registered(where: str, content: Mapping[str, Any]) -> None:
 
 
 def run_file(word: str) -> None:
-    """Runs a Python file, or imports a module, that registers methods, models or data sets; every `Entry` among its
-    global variables is registered, too.
+    """Runs a Python file, or imports a module, that registers methods, models, data sets or augmentations; every
+    `Entry` among its global variables is registered, too.
 
     Raises:
       UserError: the file or module does not exist, or it fails.
     """
     file = Path(word)
     is_file = word.endswith(".py") or file.is_file()
-    expected = "a Python file, or the name of a module, that registers a method, a model or a data set"
+    expected = "a Python file, or the name of a module, that registers a method, a model, a data set or an augmentation"
     with users_program(f"--with {word}", expected):
         module = of_file(file.absolute()) if is_file else importlib.import_module(word)
     for value in list(vars(module).values()):

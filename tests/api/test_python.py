@@ -18,8 +18,10 @@ from flax import nnx
 import fdgjax
 from fdgjax.api.trainer import as_one
 from fdgjax.cli import predict, subcommands
-from fdgjax.config import to_plain
-from fdgjax.config.register import REGISTRIES
+from fdgjax.config import make_config, read_config, to_plain
+from fdgjax.config.register import REGISTRIES, check_registered, provenance
+from fdgjax.data.augmentations.simclr import random_flip
+from fdgjax.data.augmentations.training import AUGMENTATIONS, augmentation
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import ENTRY as FEDAVG
 from fdgjax.models import user_module
@@ -279,13 +281,44 @@ def test_what_is_the_packages_own_stays() -> None:
         lambda: fdgjax.register_method(FEDAVG._replace(summary="another")),
         lambda: fdgjax.register_model("inception", Flat()),
         lambda: fdgjax.register_data("pacs", arrays()),
+        lambda: fdgjax.register_augmentation("flip", darker),
     ):
         with pytest.raises(UserError, match="is the package's own"):
             add()
     with pytest.raises(UserError, match="is a preset's"):
         fdgjax.register_data("fdse_pacs", arrays())
+    with pytest.raises(UserError, match="got str; expected a function"):
+        fdgjax.register_augmentation("mine", "darker")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="expected letters"):
         fdgjax.register_model("a:b", Flat())
+
+
+def darker(key: jax.Array, images: jax.Array) -> jax.Array:
+    del key
+    return (images + 1) / 2 - 1
+
+
+def test_an_augmentation_of_ones_own_is_applied_in_its_place_of_a_list() -> None:
+    fdgjax.register_augmentation("darker", darker)
+    fdgjax.register_augmentation("smaller", lambda key, images: images[:, ::2])
+    images = jnp.asarray(X, jnp.float32) / 127.5 - 1
+    both, smaller = augmentation("flip,darker"), augmentation("smaller")
+    assert both is not None
+    assert smaller is not None
+    first, second = jax.random.split(jax.random.key(0))
+    np.testing.assert_array_equal(both(jax.random.key(0), images), darker(second, random_flip(first, images)))
+    with pytest.raises(UserError, match=r"'smaller' made float32 \[20, 2, 3, 1\] of float32 \[20, 4, 3, 1\]; expected"):
+        jax.eval_shape(smaller, jax.random.key(0), images)
+    config = make_config("fedavg", "rotated_digits")
+    config.data.augmentation = "flip,darker,smaller,darker"
+    found = provenance(read_config(config))["registered"]
+    assert {key: one["name"] for key, one in found.items()} == {
+        "data.augmentation": "darker",
+        "data.augmentation=smaller": "smaller",
+    }
+    del AUGMENTATIONS["smaller"]
+    with pytest.raises(UserError, match=r"RUN needs the augmentation 'smaller', of the program.* --with .*test_python"):
+        check_registered("RUN", {"registered": found})
 
 
 @pytest.mark.slow
@@ -298,23 +331,29 @@ def test_a_method_outside_the_package_is_trained_and_reopened(
     (tmp_path / "of_readme.py").write_text(METHOD)
     (tmp_path / "own_config.py").write_text(
         "from functools import partial\nimport fdgjax\nfrom fdgjax.config import make_config\n"
-        "import of_readme\nfrom tests.api.test_python import Flat, arrays\n"
+        "import of_readme\nfrom tests.api.test_python import Flat, arrays, darker\n"
         "fdgjax.register_method(of_readme.ENTRY)\nfdgjax.register_data('own', arrays())\n"
-        "fdgjax.register_model('flat', Flat)\n"
+        "fdgjax.register_model('flat', Flat)\nfdgjax.register_augmentation('darker', darker)\n"
         "def get_config(preset='own'):\n    config = make_config('fedmedian', preset)\n"
-        "    config.model.name = 'flat'\n    return config\n"
+        "    config.model.name = 'flat'\n"
+        "    config.data.augmentation = 'flip,darker'\n    return config\n"
     )
     file = str(tmp_path / "own_config.py")
     result = fdgjax.experiment(file, rounds=1, method__scale=0.5).train(tmp_path / "run")
     registered = read_checked_json(tmp_path / "run" / "config.json")["registered"]
     assert registered == {
         key: {"name": name, "from": file}
-        for key, name in (("method.name", "fedmedian"), ("model.name", "flat"), ("data.name", "own"))
+        for key, name in (
+            ("method.name", "fedmedian"),
+            ("model.name", "flat"),
+            ("data.name", "own"),
+            ("data.augmentation", "darker"),
+        )
     }
     for entries in REGISTRIES.values():
         for name in set(entries) - entries.own:
             del entries[name]
-    with pytest.raises(UserError, match="needs the method 'fedmedian' and the model 'flat' and the data set 'own'"):
+    with pytest.raises(UserError, match="needs the method 'fedmedian' and the model 'flat' and the data set 'own' and"):
         fdgjax.open_run(tmp_path / "run")
     image = tmp_path / "image.png"
     image.write_bytes(b"")

@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 from fdgjax.config import Config, ModelConfig, from_plain, to_plain
+from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.engine.local import Batching, training_batch
 from fdgjax.engine.sharding import own_samples
 from fdgjax.experiments import Experiment, build
 from fdgjax.run.console import Console
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lent
 from tests.models.frozen import built, frozen, rounds, tiny
 from tests.runs import StopAfter, assert_same_run, never
 from tests.toys import close, toy_federation
@@ -119,6 +121,13 @@ def test_a_stopped_run_with_copies_ends_as_one_that_was_not(tmp_path: Path) -> N
 def test_copies_need_frozen_stages(cache: Path) -> None:
     with pytest.raises(UserError, match=r"frozen_copies got 2, but nothing is frozen"):
         from_plain(to_plain(dataclasses.replace(copied(cache, 2), model=ModelConfig("tiny", frozen_copies=2))))
+
+
+def test_copies_of_an_augmentation_of_ones_own_are_not_kept(cache: Path) -> None:
+    """The cache knows it by its name, and its code may change."""
+    config = copied(cache, 2)
+    with lent(AUGMENTATIONS, {"mine": AUGMENTATIONS["flip"]}), pytest.raises(UserError, match=r"'mine' is one of your"):
+        from_plain(to_plain(dataclasses.replace(config, data=dataclasses.replace(config.data, augmentation="mine"))))
 
 
 def test_an_augmentation_without_copies_is_computed_in_each_step(cache: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from fdgjax.data.augmentations.corruption import add_noise, mask
 from fdgjax.data.augmentations.simclr import random_flip, random_resized_crop, simclr_view, to_range, to_unit
 from fdgjax.data.augmentations.view import View, of_images
 from fdgjax.data.augmentations.weak_strong import random_crop, unchanged_images
+from fdgjax.utils.registry import Registry
 from fdgjax.utils.words import words_of
 
 STRENGTHS = 30
@@ -113,12 +114,15 @@ def for_images(name: str, make: Callable[[int], View]) -> Callable[[int], View]:
     return lambda size: of_images(what, make(size), "noise, mask or none for rows of tables and series")
 
 
-AUGMENTATIONS: Mapping[str, Callable[[int], View]] = {
-    "none": lambda size: unchanged_images,
-    **{name: for_images(name, make) for name, make in IMAGE_AUGMENTATIONS.items()},
-    "noise": lambda size: add_noise,
-    "mask": lambda size: mask,
-}
+AUGMENTATIONS: Registry[Callable[[int], View]] = Registry(
+    "augmentation",
+    {
+        "none": lambda size: unchanged_images,
+        **{name: for_images(name, make) for name, make in IMAGE_AUGMENTATIONS.items()},
+        "noise": lambda size: add_noise,
+        "mask": lambda size: mask,
+    },
+)
 """Augmentations by name: functions from the side in pixels of the network's images (0: that of the stored images) to a
 view."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import jax
+import jax.numpy as jnp
 
 from fdgjax.utils.errors import UserError
 
@@ -33,6 +34,25 @@ def of_images(what: str, view: View, expected: str) -> View:
     def checked(key: jax.Array, inputs: jax.Array) -> jax.Array:
         check_images(what, inputs.shape, expected)
         return view(key, inputs)
+
+    return checked
+
+
+def same_shape(what: str, view: View) -> View:
+    """The view, which must leave the batch's shape and type as they are.
+
+    Raises:
+      UserError: it returns something else; in tracing.
+    """
+
+    def checked(key: jax.Array, inputs: jax.Array) -> jax.Array:
+        outputs = view(key, inputs)
+        if getattr(outputs, "shape", None) != inputs.shape or outputs.dtype != inputs.dtype:
+            got = jax.tree.map(lambda leaf: f"{jnp.result_type(leaf)} {list(jnp.shape(leaf))}", outputs)
+            raise UserError(
+                f"{what} made {got} of {inputs.dtype} {list(inputs.shape)}; expected the same shape and type"
+            )
+        return outputs
 
     return checked
 
