@@ -76,6 +76,22 @@ def configured(method: str, scale: Scale, /, **changes: Any) -> ConfigDict:
     return config
 
 
+def at_scale(
+    name: str,
+    method: str,
+    scale: Scale,
+    figures: Sequence[str] = ("ood_accuracy",),
+    group: str = "",
+    note: str = "",
+    /,
+    **changes: Any,
+) -> Cell:
+    """The cell of a method at a scale, with its own changes of the config; what the scale says of itself follows the
+    cell's own `note`."""
+    notes = "; ".join(filter(None, (note, scale.note)))
+    return Cell(name, configured(method, scale, **changes), figures, group, scale.reduced, notes)
+
+
 def spec_file(word: str) -> Path:
     """The spec file that a word names: the file of that path, or else the package's spec of that name.
 

@@ -13,7 +13,7 @@ METHOD-LEFT_OUT-TARGET with TARGET excluded. `launch/choosing.py` makes the tabl
 from collections.abc import Sequence
 
 from fdgjax.data.sources.rotated import DOMAINS
-from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, at_scale
 from fdgjax.utils.registry import lookup
 
 FIGURES = ("id_accuracy", "ood_accuracy")
@@ -39,10 +39,12 @@ def cells(scale: str) -> Sequence[Cell]:
     """All runs of one method, then of the next: first those with the other domains excluded in turn, then all."""
     chosen, domains = lookup("scale", scale, SCALES), TARGETS.get(scale, ())
     return [
-        Cell(
+        at_scale(
             "-".join(filter(None, (method, left_out, excluded))),
-            configured(method, chosen, data={"target": left_out, "excluded": excluded}),
+            method,
+            chosen,
             FIGURES,
+            data={"target": left_out, "excluded": excluded},
         )
         for method in METHODS
         for excluded in (*domains, "")

@@ -8,7 +8,7 @@ Names: the parts that are kept.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, at_scale
 from fdgjax.sweeps.specs.fdse_pacs import FIGURES, SCALES
 from fdgjax.utils.registry import lookup
 
@@ -29,7 +29,7 @@ def cells(scale: str) -> Sequence[Cell]:
 
 def for_every_row(chosen: Scale) -> list[Cell]:
     """FDSE with the parts of each row alone."""
-    return [Cell(row, configured("fdse", chosen, method=without(row)), FIGURES, reduced=chosen.reduced) for row in ROWS]
+    return [at_scale(row, "fdse", chosen, FIGURES, method=without(row)) for row in ROWS]
 
 
 def without(row: str) -> Mapping[str, Any]:

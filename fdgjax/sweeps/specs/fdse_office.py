@@ -7,7 +7,7 @@ Names: METHOD.
 
 from collections.abc import Sequence
 
-from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.cells import Cell, at_scale
 from fdgjax.sweeps.specs.fdse_office_ablation import SCALES
 from fdgjax.sweeps.specs.fdse_pacs import FIGURES, METHODS, RATES
 from fdgjax.utils.registry import lookup
@@ -16,4 +16,4 @@ from fdgjax.utils.registry import lookup
 def cells(scale: str) -> Sequence[Cell]:
     """One run for each method."""
     chosen = lookup("scale", scale, SCALES)
-    return [Cell(method, configured(method, chosen), FIGURES, reduced=chosen.reduced, note=RATES) for method in METHODS]
+    return [at_scale(method, method, chosen, FIGURES, "", RATES) for method in METHODS]

@@ -7,7 +7,7 @@ Names: METHOD.
 
 from collections.abc import Sequence
 
-from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, at_scale
 from fdgjax.utils.registry import lookup
 
 SCALES = {
@@ -29,4 +29,4 @@ RATES = "the paper takes the best of five learning rates for each method"
 def cells(scale: str) -> Sequence[Cell]:
     """One run for each method."""
     chosen = lookup("scale", scale, SCALES)
-    return [Cell(method, configured(method, chosen), FIGURES, reduced=chosen.reduced, note=RATES) for method in METHODS]
+    return [at_scale(method, method, chosen, FIGURES, "", RATES) for method in METHODS]

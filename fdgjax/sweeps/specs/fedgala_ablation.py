@@ -8,7 +8,7 @@ Names: VARIANT-TARGET.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.cells import Cell, at_scale
 from fdgjax.sweeps.specs.fedgala_pacs import SCALES
 from fdgjax.sweeps.specs.hfedf_pacs import TARGETS
 from fdgjax.utils.registry import lookup
@@ -30,13 +30,15 @@ def cells(scale: str) -> Sequence[Cell]:
     """All variants on one unseen domain, then on the next."""
     chosen = lookup("scale", scale, SCALES)
     return [
-        Cell(
+        at_scale(
             f"{variant}-{target}",
-            configured("fedgala", chosen, data={"target": target}, method=changes),
+            "fedgala",
+            chosen,
             ("probe_by_percent.10",),
             variant,
-            chosen.reduced,
             COEFFICIENT if variant in ("l2", "proximal") else "",
+            data={"target": target},
+            method=changes,
         )
         for target in TARGETS
         for variant, changes in VARIANTS.items()

@@ -7,7 +7,7 @@ Names: METHOD-TARGET.
 
 from collections.abc import Sequence
 
-from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, at_scale
 from fdgjax.sweeps.specs.hfedf_pacs import TARGETS
 from fdgjax.utils.registry import lookup
 
@@ -28,13 +28,7 @@ def cells(scale: str) -> Sequence[Cell]:
     """All methods on one unseen domain, then on the next."""
     chosen = lookup("scale", scale, SCALES)
     return [
-        Cell(
-            f"{method}-{target}",
-            configured(method, chosen, data={"target": target}),
-            FIGURES,
-            method,
-            chosen.reduced,
-        )
+        at_scale(f"{method}-{target}", method, chosen, FIGURES, method, data={"target": target})
         for target in TARGETS
         for method in METHODS
     ]

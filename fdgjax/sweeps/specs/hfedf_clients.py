@@ -8,7 +8,7 @@ domain is photo (as in v1, Figure 9) and d is 1. Names: METHOD-dD-CLIENTS-TARGET
 
 from collections.abc import Sequence
 
-from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.cells import Cell, at_scale
 from fdgjax.sweeps.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
 from fdgjax.utils.registry import lookup
 
@@ -23,13 +23,13 @@ def cells(scale: str) -> Sequence[Cell]:
     chosen = lookup("scale", scale, SCALES)
     domains, targets = REDUCED if chosen.reduced else ALL
     return [
-        Cell(
+        at_scale(
             f"{method}-d{d}-{clients}-{target}",
-            configured(method, chosen, data={"target": target, "domains_per_client": d, "clients": clients}),
+            method,
+            chosen,
             FIGURES,
             f"{method}-d{d}-{clients}",
-            chosen.reduced,
-            chosen.note,
+            data={"target": target, "domains_per_client": d, "clients": clients},
         )
         for d in domains
         for target in targets

@@ -8,7 +8,7 @@ domain is photo (as in v1, Figure 13). Names: METHOD-SHOTS-TARGET.
 
 from collections.abc import Sequence
 
-from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.cells import Cell, at_scale
 from fdgjax.sweeps.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
 from fdgjax.utils.registry import lookup
 
@@ -20,13 +20,13 @@ def cells(scale: str) -> Sequence[Cell]:
     """All methods with one number of shots, then with the next."""
     chosen = lookup("scale", scale, SCALES)
     return [
-        Cell(
+        at_scale(
             f"{method}-{shots}-{target}",
-            configured(method, chosen, data={"target": target, "shots": shots}),
+            method,
+            chosen,
             FIGURES,
             f"{method}-{shots}",
-            chosen.reduced,
-            chosen.note,
+            data={"target": target, "shots": shots},
         )
         for target in (TARGETS[:1] if chosen.reduced else TARGETS)
         for shots in SHOTS

@@ -10,7 +10,7 @@ Names: METHOD-TARGET.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, at_scale
 from fdgjax.utils.registry import lookup
 
 TARGETS = ("photo", "art_painting", "cartoon", "sketch")
@@ -47,14 +47,7 @@ def cells(scale: str) -> Sequence[Cell]:
     """All methods on one unseen domain, then on the next."""
     chosen = lookup("scale", scale, SCALES)
     return [
-        Cell(
-            f"{row}-{target}",
-            configured(method, chosen, data={"target": target}, method=changes),
-            FIGURES,
-            row,
-            chosen.reduced,
-            chosen.note,
-        )
+        at_scale(f"{row}-{target}", method, chosen, FIGURES, row, data={"target": target}, method=changes)
         for target in TARGETS
         for row, (method, changes) in METHODS.items()
     ]

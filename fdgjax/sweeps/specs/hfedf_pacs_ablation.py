@@ -8,7 +8,7 @@ At a reduced scale d is 1. Names: VARIANT-dD-TARGET.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.sweeps.cells import Cell, configured
+from fdgjax.sweeps.cells import Cell, at_scale
 from fdgjax.sweeps.specs.hfedf_pacs import FIGURES, SCALES, TARGETS
 from fdgjax.utils.registry import lookup
 
@@ -27,13 +27,14 @@ def cells(scale: str) -> Sequence[Cell]:
     """All variants with one d and target, then with the next."""
     chosen = lookup("scale", scale, SCALES)
     return [
-        Cell(
+        at_scale(
             f"{variant}-d{d}-{target}",
-            configured("hfedf", chosen, data={"target": target, "domains_per_client": d}, method=changes),
+            "hfedf",
+            chosen,
             FIGURES,
             f"{variant}-d{d}",
-            chosen.reduced,
-            chosen.note,
+            data={"target": target, "domains_per_client": d},
+            method=changes,
         )
         for d in ((1,) if chosen.reduced else (1, 2, 3))
         for target in TARGETS

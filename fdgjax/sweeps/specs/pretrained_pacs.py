@@ -11,7 +11,7 @@ FedAvg, and 260 (and 6 GB) with hFedF; the features, 117 MiB, are computed once 
 
 from collections.abc import Sequence
 
-from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, at_scale
 from fdgjax.utils.registry import lookup
 
 TARGETS = ("photo", "art_painting", "cartoon", "sketch")
@@ -44,14 +44,7 @@ def cells(scale: str) -> Sequence[Cell]:
 def for_every_target(chosen: Scale, methods: Sequence[str]) -> list[Cell]:
     """Each method with each domain unseen in turn."""
     return [
-        Cell(
-            f"{method}-{target}",
-            configured(method, chosen, data={"target": target}),
-            FIGURES,
-            method,
-            chosen.reduced,
-            chosen.note,
-        )
+        at_scale(f"{method}-{target}", method, chosen, FIGURES, method, data={"target": target})
         for target in TARGETS
         for method in methods
     ]

@@ -13,7 +13,7 @@ precomputed features cannot show.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, at_scale
 from fdgjax.utils.registry import lookup
 
 FIGURES = ("id_accuracy", "ood_accuracy")
@@ -58,8 +58,9 @@ def cells(scale: str) -> Sequence[Cell]:
 
     def cell(name: str, chosen: Scale, defence: str, attack: str, **data: Any) -> Cell:
         lengths = {"rounds": PATIENT[attack], "eval_every": PATIENT[attack]} if attack in PATIENT else {}
-        config = configured("fedavg", chosen, defence=DEFENCES[defence], attack=ATTACKS[attack], data=data, **lengths)
-        return Cell(name, config, (*FIGURES, "attack_success") if attack == "backdoor" else FIGURES)
+        figures = (*FIGURES, "attack_success") if attack == "backdoor" else FIGURES
+        changes = {"defence": DEFENCES[defence], "attack": ATTACKS[attack], "data": data, **lengths}
+        return at_scale(name, "fedavg", chosen, figures, **changes)
 
     pairs = [(d, a) for a in ATTACKS for d in DEFENCES if not (d == "none" and a in FATAL)]
     on_digits = [cell(f"digits-{d}-{a}", digits, d, a, target="r45") for d, a in pairs]

@@ -11,7 +11,7 @@ is FedAvg on the same network with BatchNorm, to compare with gPerXAN, which add
 from collections.abc import Sequence
 
 from fdgjax.data.sources.rotated import DOMAINS
-from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, at_scale
 from fdgjax.utils.registry import lookup
 
 FIGURES = ("id_accuracy", "ood_accuracy")
@@ -30,13 +30,7 @@ def cells(scale: str) -> Sequence[Cell]:
     """All targets of one row, then of the next."""
     chosen = lookup("scale", scale, SCALES)
     return [
-        Cell(
-            f"{row}-{target}",
-            configured(method, chosen, data={"target": target}, **changes),
-            FIGURES,
-            row,
-            reduced=chosen.reduced,
-        )
+        at_scale(f"{row}-{target}", method, chosen, FIGURES, row, data={"target": target}, **changes)
         for row, (method, changes) in ROWS.items()
         for target in DOMAINS
     ]

@@ -10,7 +10,7 @@ minutes, with `--scale cpu` one and a half.
 from collections.abc import Sequence
 
 from fdgjax.data.sources.rotated import DOMAINS
-from fdgjax.sweeps.cells import Cell, Scale, configured
+from fdgjax.sweeps.cells import Cell, Scale, at_scale
 from fdgjax.utils.registry import lookup
 
 SCALES = {
@@ -29,11 +29,14 @@ def cells(scale: str) -> Sequence[Cell]:
 def pairs(scale: Scale, domains: Sequence[str], note: str = "") -> Sequence[Cell]:
     """SSFL and UAP with each domain at the server and each other one unseen."""
     return [
-        Cell(
+        at_scale(
             f"{method}-{server}-{test}",
-            configured(method, scale, data={"server": server, "target": test}),
-            reduced=scale.reduced,
-            note=note,
+            method,
+            scale,
+            ("ood_accuracy",),
+            "",
+            note,
+            data={"server": server, "target": test},
         )
         for test in domains
         for server in domains
