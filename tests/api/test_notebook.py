@@ -2,7 +2,6 @@
 
 import functools
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,12 @@ from flax import nnx
 
 import fdgjax
 from fdgjax.api.trainer import lending, named_arrays
-from fdgjax.config.register import REGISTRIES
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import ENTRY as FEDAVG
 from fdgjax.utils.errors import UserError
 
 SAMPLES = 12
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays() -> Iterator[None]:
-    """What a test registers is forgotten."""
-    yield
-    for entries in REGISTRIES.values():
-        for name in set(entries) - entries.own:
-            del entries[name]
 
 
 def arrays(*shape: int, dtype: Any = np.float32) -> dict[str, tuple[np.ndarray, np.ndarray]]:

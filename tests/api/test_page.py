@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fdgjax.config.register import REGISTRIES
 from tests.docs.pages import ROOT, sections
 
 PAGE = ROOT / "docs" / "python.md"
@@ -19,14 +18,9 @@ def blocks(section: str) -> list[str]:
 def test_every_example_runs(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     names: dict = {"__name__": "page"}
-    try:
-        for section in sections(PAGE):
-            for code in blocks(section):
-                exec(compile(code, f"docs/python.md, {section}", "exec"), names)
-    finally:
-        for entries in REGISTRIES.values():
-            for name in set(entries) - entries.own:
-                del entries[name]
+    for section in sections(PAGE):
+        for code in blocks(section):
+            exec(compile(code, f"docs/python.md, {section}", "exec"), names)
     printed = capsys.readouterr().out.splitlines()
     assert "False 2" in printed
     assert "2 True True" in printed

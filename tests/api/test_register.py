@@ -1,0 +1,133 @@
+"""Methods, networks, data sets and augmentations of one's own, registered under names, and the runs that used them."""
+
+import re
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fdgjax
+from fdgjax.cli import predict, subcommands
+from fdgjax.config import make_config, read_config
+from fdgjax.config.register import REGISTRIES, check_registered, provenance
+from fdgjax.data.augmentations.simclr import random_flip
+from fdgjax.data.augmentations.training import AUGMENTATIONS, augmentation
+from fdgjax.methods import METHODS
+from fdgjax.methods.fedavg import ENTRY as FEDAVG
+from fdgjax.utils.checksums import read_checked_json
+from fdgjax.utils.errors import UserError
+from tests.api.test_python import Flat, X, arrays
+from tests.docs.pages import README
+
+METHOD = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[-1]
+
+
+def test_what_is_the_packages_own_stays() -> None:
+    assert fdgjax.register_method(FEDAVG) == "fedavg"
+    for add in (
+        lambda: fdgjax.register_method(FEDAVG._replace(summary="another")),
+        lambda: fdgjax.register_model("inception", Flat()),
+        lambda: fdgjax.register_data("pacs", arrays()),
+        lambda: fdgjax.register_augmentation("flip", darker),
+    ):
+        with pytest.raises(UserError, match="is the package's own"):
+            add()
+    with pytest.raises(UserError, match="is a preset's"):
+        fdgjax.register_data("fdse_pacs", arrays())
+    with pytest.raises(UserError, match="got str; expected a function"):
+        fdgjax.register_augmentation("mine", "darker")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="expected letters"):
+        fdgjax.register_model("a:b", Flat())
+
+
+def darker(key: jax.Array, images: jax.Array) -> jax.Array:
+    del key
+    return (images + 1) / 2 - 1
+
+
+def test_an_augmentation_of_ones_own_is_applied_in_its_place_of_a_list() -> None:
+    fdgjax.register_augmentation("darker", darker)
+    fdgjax.register_augmentation("smaller", lambda key, images: images[:, ::2])
+    images = jnp.asarray(X, jnp.float32) / 127.5 - 1
+    both, smaller = augmentation("flip,darker"), augmentation("smaller")
+    assert both is not None
+    assert smaller is not None
+    first, second = jax.random.split(jax.random.key(0))
+    np.testing.assert_array_equal(both(jax.random.key(0), images), darker(second, random_flip(first, images)))
+    with pytest.raises(UserError, match=r"'smaller' made float32 \[20, 2, 3, 1\] of float32 \[20, 4, 3, 1\]; expected"):
+        jax.eval_shape(smaller, jax.random.key(0), images)
+    config = make_config("fedavg", "rotated_digits")
+    config.data.augmentation = "flip,darker,smaller,darker"
+    found = provenance(read_config(config))["registered"]
+    assert {key: one["name"] for key, one in found.items()} == {
+        "data.augmentation": "darker",
+        "data.augmentation=smaller": "smaller",
+    }
+    del AUGMENTATIONS["smaller"]
+    with pytest.raises(UserError, match=r"RUN needs the augmentation 'smaller', of .* --with .*test_register"):
+        check_registered("RUN", {"registered": found})
+
+
+@pytest.mark.slow
+def test_a_method_outside_the_package_is_trained_and_reopened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """README's method, from a config file that imports it; its run names that file, and `--with` opens it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv(subcommands.WITH, "")
+    (tmp_path / "of_readme.py").write_text(METHOD)
+    (tmp_path / "own_config.py").write_text(
+        "from functools import partial\nimport fdgjax\nfrom fdgjax.config import make_config\n"
+        "import of_readme\nfrom tests.api.test_register import Flat, arrays, darker\n"
+        "fdgjax.register_method(of_readme.ENTRY)\nfdgjax.register_data('own', arrays())\n"
+        "fdgjax.register_model('flat', Flat)\nfdgjax.register_augmentation('darker', darker)\n"
+        "def get_config(preset='own'):\n    config = make_config('fedmedian', preset)\n"
+        "    config.model.name = 'flat'\n"
+        "    config.data.augmentation = 'flip,darker'\n    return config\n"
+    )
+    file = str(tmp_path / "own_config.py")
+    result = fdgjax.experiment(file, rounds=1, method__scale=0.5).train(tmp_path / "run")
+    registered = read_checked_json(tmp_path / "run" / "config.json")["registered"]
+    assert registered == {
+        key: {"name": name, "from": file}
+        for key, name in (
+            ("method.name", "fedmedian"),
+            ("model.name", "flat"),
+            ("data.name", "own"),
+            ("data.augmentation", "darker"),
+        )
+    }
+    for entries in REGISTRIES.values():
+        for name in set(entries) - entries.own:
+            del entries[name]
+    with pytest.raises(UserError, match="needs the method 'fedmedian' and the model 'flat' and the data set 'own' and"):
+        fdgjax.open_run(tmp_path / "run")
+    image = tmp_path / "image.png"
+    image.write_bytes(b"")
+    assert predict.main(["predict", str(tmp_path / "run"), str(image)]) == 2
+    assert f"`fdgjax --with {file} ...`" in capsys.readouterr().err
+    assert subcommands.main(["fdgjax", "--with", file, "methods"]) == 0
+    assert "fedmedian" in capsys.readouterr().out
+    again = fdgjax.open_run(tmp_path / "run")
+    np.testing.assert_array_equal(again.predict_proba(X), result.predict_proba(X))
+    assert predict.main(["predict", str(tmp_path / "run"), str(image)]) == 2
+    assert "trained on arrays of 4x3" in capsys.readouterr().err
+
+
+def test_a_file_that_is_none_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(subcommands.WITH, "")
+    (tmp_path / "broken.py").write_text("1 / 0")
+    assert subcommands.main(["fdgjax", f"--with={tmp_path / 'broken.py'}", "methods"]) == 2
+    assert "cannot be run (ZeroDivisionError" in capsys.readouterr().err
+    monkeypatch.setenv(subcommands.WITH, "")
+    assert subcommands.main(["fdgjax", "--with", str(tmp_path / "none.py"), "methods"]) == 2
+    assert "no such file" in capsys.readouterr().err
+    monkeypatch.setenv(subcommands.WITH, "")
+    assert subcommands.main(["fdgjax", "--with"]) == 2
+    assert "got nothing" in capsys.readouterr().err
+    assert "fedmedian" not in METHODS
