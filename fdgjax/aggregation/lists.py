@@ -15,6 +15,7 @@ import numpy as np
 
 from fdgjax.contract import PyTree
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import dtype_and_shape
 
 AnyRule = TypeVar("AnyRule", bound=Callable[..., Any])
 
@@ -37,17 +38,12 @@ def stack(trees: Sequence[PyTree]) -> PyTree:
             )
         for (path, expected), leaf in zip(jax.tree.leaves_with_path(trees[0]), leaves, strict=True):
             if (np.shape(leaf), jnp.result_type(leaf)) != (np.shape(expected), jnp.result_type(expected)):
+                got, first = dtype_and_shape(leaf), dtype_and_shape(expected)
                 raise UserError(
-                    f"client {number} of the list has {described(leaf)} at {jax.tree_util.keystr(path) or 'its root'} "
-                    f"and client 0 {described(expected)}; expected one shape and type; a stacked tree whose root is a "
-                    "list is given as a tuple"
+                    f"client {number} of the list has {got} at {jax.tree_util.keystr(path) or 'its root'} and client 0 "
+                    f"{first}; expected one shape and type; a stacked tree whose root is a list is given as a tuple"
                 )
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
-
-
-def described(leaf: Any) -> str:
-    """`float32 [3, 2]`."""
-    return f"{jnp.result_type(leaf)} {list(np.shape(leaf))}"
 
 
 def accepting_lists(rule: AnyRule) -> AnyRule:

@@ -2,9 +2,9 @@
 
 import jax
 
-from fdgjax.aggregation.lists import described
 from fdgjax.contract import PyTree
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import dtype_and_shape
 
 ABSENT = "nothing"
 
@@ -30,4 +30,6 @@ def check_unchanged(function: str, before: PyTree, after: PyTree, what: str) -> 
 
 def leaves_of(tree: PyTree) -> dict[str, str]:
     """The type and shape of each leaf, such as `float32 [3, 2]`, by its place in the tree."""
-    return {jax.tree_util.keystr(path): described(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+    return {
+        jax.tree_util.keystr(path): dtype_and_shape(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }

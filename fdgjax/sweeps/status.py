@@ -8,7 +8,7 @@ from typing import Any
 
 from fdgjax.run.records import Workdir, finished
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import is_refused, lock, write_text
+from fdgjax.utils.files import NoLocksError, lock, write_text
 
 LOGGER = logging.getLogger(__name__)
 
@@ -32,9 +32,7 @@ def hold(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
     with contextlib.ExitStack() as held:
         try:
             mine = held.enter_context(lock(notes(out) / f"{name}.lock", wait))
-        except OSError as error:
-            if is_refused(error):
-                raise
+        except NoLocksError:
             mine = True
         yield mine
 
@@ -44,9 +42,7 @@ def refuse_without_locks(out: Path) -> None:
     try:
         with lock(notes(out) / ".jobs.lock"):
             pass
-    except OSError as error:
-        if is_refused(error):
-            raise
+    except NoLocksError as error:
         raise UserError(
             f"--jobs got several processes, and --out {out} is on a file system without locks ({error}); expected one "
             "process there: leave --jobs out, or give each its own --shard"

@@ -16,6 +16,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+"""Reasons for which a file cannot be written, rather than not be locked."""
+
+
+class NoLocksError(OSError):
+    """A file system without locks."""
+
 
 def write_text(path: Path, text: str) -> None:
     """Writes a text atomically; it is flushed to disk when this returns."""
@@ -108,17 +115,19 @@ def lock(path: Path, wait: bool = False) -> Iterator[bool]:
     no stale lock remains.
 
     Raises:
-      OSError: a file system without locks, or one that refuses the file, see `is_refused`.
+      NoLocksError: a file system without locks.
+      OSError: the file cannot be written.
     """
     held = FileLock(path, blocking=wait, fallback_to_soft=False)
-    with contextlib.suppress(Timeout):
+    try:
         held.acquire()
+    except Timeout:
+        pass
+    except OSError as error:
+        if error.errno in UNWRITABLE:
+            raise
+        raise NoLocksError(str(error)) from error
     try:
         yield held.is_locked
     finally:
         held.release()
-
-
-def is_refused(error: OSError) -> bool:
-    """Whether a file cannot be written, for lack of permission or space, rather than not be locked."""
-    return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)

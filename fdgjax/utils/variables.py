@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import traverse_util
 
 from fdgjax.utils.errors import UserError
@@ -65,6 +66,11 @@ def merge(*parts: Variables) -> Variables:
     for part in parts:
         leaves.update(flatten(part))
     return unflatten(leaves)
+
+
+def dtype_and_shape(leaf: Any) -> str:
+    """`float32 [3, 2]`."""
+    return f"{jnp.result_type(leaf)} {list(jnp.shape(leaf))}"
 
 
 def bytes_of(tree: PyTree) -> int:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 import jax
-import jax.numpy as jnp
 
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.variables import dtype_and_shape
 
 View = Callable[[jax.Array, jax.Array], jax.Array]
 """A random transformation of a batch: `(key, inputs [batch, ...]) -> inputs`. Images are `[batch, H, W, channels]`,
@@ -47,11 +47,9 @@ def same_shape(what: str, view: View) -> View:
 
     def checked(key: jax.Array, inputs: jax.Array) -> jax.Array:
         outputs = view(key, inputs)
-        if getattr(outputs, "shape", None) != inputs.shape or outputs.dtype != inputs.dtype:
-            got = jax.tree.map(lambda leaf: f"{jnp.result_type(leaf)} {list(jnp.shape(leaf))}", outputs)
-            raise UserError(
-                f"{what} made {got} of {inputs.dtype} {list(inputs.shape)}; expected the same shape and type"
-            )
+        made, expected = jax.tree.map(dtype_and_shape, outputs), dtype_and_shape(inputs)
+        if made != expected:
+            raise UserError(f"{what} made {made} of {expected}; expected the same shape and type")
         return outputs
 
     return checked

@@ -17,7 +17,7 @@ from fdgjax.experiments import DataDescription, from_description, to_description
 from fdgjax.run.records.versions import commit, library_versions, versions
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import is_refused, lock, make_folder, sync
+from fdgjax.utils.files import NoLocksError, lock, make_folder, sync
 from fdgjax.utils.threads import threads
 
 METRICS_CHECKSUM = "metrics_sha256"
@@ -88,9 +88,7 @@ def lock_workdir(path: Path, warn: Callable[[str], None]) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         try:
             mine = held.enter_context(lock(workdir.lock))
-        except OSError as error:
-            if is_refused(error):
-                raise
+        except NoLocksError as error:
             mine = True
             warn(f"workdir {path} is on a file system without locks ({error}): nothing keeps a second process out")
         if not mine:
