@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def read_table(path: Path, names: tuple[str, ...] = ()) -> Any:
     found = [name.strip() for name in table.column_names]
     if "" in found:
         raise UserError(f"column {found.index('') + 1} of {path} has no name; expected one; name it or remove it")
-    if doubled := [name for name in dict.fromkeys(found) if found.count(name) > 1]:
+    if doubled := [name for name, times in Counter(found).items() if times > 1]:
         raise UserError(f"{path} has the column '{doubled[0]}' twice; expected each name once; rename one")
     if not table.num_rows:
         raise UserError(f"{path} has no rows; expected at least one")
