@@ -135,7 +135,7 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
         workdir = workdir.with_name(f"{workdir.name}-without-client{unseen}")
     clients = parties - (unseen is not None)
     if table:
-        check_label(config.data.label, columns)
+        check_label(config.data.label, config.data.group, columns)
     if asked.least > clients:
         raise UserError(f"--least got {asked.least}, but {clients} clients train; expected at most as many")
     # A protocol with one client for each domain has no number of clients.
@@ -211,19 +211,21 @@ def classes_in(words: str, table: bool) -> tuple[str, ...]:
     return classes
 
 
-def check_label(label: str, columns: Sequence[Column]) -> None:
-    """Raises a `UserError` if a table's label is not named, or is a column that is trained on."""
+def check_label(label: str, group: str, columns: Sequence[Column]) -> None:
+    """Raises a `UserError` if a table's label is not named, or it or the group is a column that is trained on."""
     names = [column.name for column in columns]
     if not label:
         raise UserError(
             "config.data.label is empty; expected the column of all parties' tables with the class; add "
             "--config.data.label=COLUMN"
         )
-    if label in names:
-        raise UserError(
-            f"--columns got '{label}', which is config.data.label; expected columns to predict it from: "
-            f"{', '.join(name for name in names if name != label) or 'none is left'}; leave it out of --columns"
-        )
+    for key, given in (("label", label), ("group", group)):
+        if given in names:
+            left = ", ".join(name for name in names if name not in (label, group)) or "none is left"
+            raise UserError(
+                f"--columns got '{given}', which is config.data.{key}; expected columns to predict the label from: "
+                f"{left}; leave it out of --columns"
+            )
 
 
 def unseen_in(words: str, parties: int) -> int | None:

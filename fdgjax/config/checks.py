@@ -17,6 +17,7 @@ from fdgjax.config.robustness import check_attack_acts, defence_of
 from fdgjax.config.schema import AttackConfig, Config, DataConfig
 from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.loading import SAME_IMAGES, TABLE_DATA
 from fdgjax.engine.robustness.attacks import ATTACKS, hostile_ids
 from fdgjax.evaluation.probability_figures import names_in
@@ -87,6 +88,7 @@ def readers(config: Config) -> list[Readers]:
     attack = [f"attack.{one.name}" for one in dataclasses.fields(AttackConfig)]
     graded = [name for name, kind in ATTACKS.items() if name != "none" and kind.graded]
     guessing = [f"pseudo_labels.{one.name}" for one in dataclasses.fields(PseudoLabelConfig)]
+    grouped = [*TABLE_DATA, *LAYOUTS]
     unlabelled = [name for name, protocol in PROTOCOLS.items() if protocol.labelled_server]
     chosen = (
         ("data.protocol", data.protocol, PROTOCOLS),
@@ -100,6 +102,7 @@ def readers(config: Config) -> list[Readers]:
         Readers(["chunk"], "client_axis", config.client_axis == "chunk", ["chunk"]),
         Readers(["data.same_images"], "data.name", data.name in SAME_IMAGES, SAME_IMAGES),
         Readers(OF_TABLES, "data.name", data.name in TABLE_DATA, TABLE_DATA),
+        Readers(["data.group"], "data.name", data.name in grouped, grouped),
         Readers(["data.domains_per_client"], "data.homogeneity", data.homogeneity < 0, ["-1"]),
         Readers(["adaptation.scope", "adaptation.batch_size"], "adaptation.kind", adaptation != "none"),
         Readers(guessing, "data.protocol", data.protocol in unlabelled, unlabelled),

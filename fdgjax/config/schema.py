@@ -56,6 +56,10 @@ class DataConfig:
     label: the column of a table that has the class, or the number to be predicted. categorical: comma-separated columns
       that are categories although they may be written as numbers. ignored: columns that are left out. missing: words or
       numbers that stand for a missing value, besides empty cells, NA and NaN; COLUMN=WORD in one column alone.
+    group: what says which samples are alike, such as a patient's, and stay together when samples are held out or given
+      to clients: the column of a table, which is then no input, or a regular expression for the names of images' files,
+      such as `^patient[0-9]+`, whose first parentheses, or whole match, is the group; '' for samples that are not
+      grouped. Arrays have their own.
     standardise: whether numbers, of a table's columns or of arrays along their last axis, get the mean 0 and the
       deviation 1 of all clients' training samples, from sums that each client makes of its own; else they stay as they
       are.
@@ -88,6 +92,7 @@ class DataConfig:
     categorical: str = ""
     ignored: str = ""
     missing: str = "?"
+    group: str = ""
     standardise: bool = False
     validation: float = key(0.1, between=(0, 1), words="a fraction between 0 and 1, such as 0.1")
     test: float = 0.1

@@ -44,14 +44,14 @@ class Protocol(NamedTuple):
 
     split: the partition of a data set.
     takes: the keys of `config.data` it uses, among those that only some protocols use.
-    own: `(samples, domain, spec) -> positions of training, validation and test samples` of a party that holds one
-      domain and sees no other's samples. If the party is unseen, a model is tested on these test samples, or on all of
-      its samples where there are none.
+    own: `(samples, domain, spec, groups) -> positions of training, validation and test samples` of a party that holds
+      one domain and sees no other's samples; `groups` as in `Domains`, of its own samples. If the party is unseen, a
+      model is tested on these test samples, or on all of its samples where there are none.
     """
 
     split: Callable[[Domains, SplitSpec], Partition]
     takes: frozenset[str]
-    own: Callable[[int, int, SplitSpec], tuple[np.ndarray, np.ndarray, np.ndarray]]
+    own: Callable[[int, int, SplitSpec, np.ndarray | None], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
     @property
     def unseen(self) -> bool:
@@ -75,11 +75,11 @@ def leave_one_out(data: Domains, how: SplitSpec) -> Partition:
     rng = np.random.default_rng(np.random.SeedSequence([how.seed, 0]))
     sources = source_domains(data, how.target, how.excluded)
     rows = dealt(data, sources, how, rng)
-    halves = [hold_out(r, fraction=how.validation, rng=rng, whose=f"client {i}") for i, r in enumerate(rows)]
+    halves = held_out_of(data, rows, how, rng)
     train = [half[0] for half in halves]
     unseen = rows_of_domain(data, data.domain_names.index(how.target))
     if how.shots:
-        extra, unseen = few_shot(unseen, data.labels, clients=len(rows), shots=how.shots, rng=rng)
+        extra, unseen = few_shot(unseen, data.labels, clients=len(rows), shots=how.shots, rng=rng, groups=data.groups)
         train = [np.concatenate(pair) for pair in zip(train, extra, strict=True)]
     nothing = np.zeros(0, np.int64)
     held_out = [half[1] for half in halves]
@@ -112,7 +112,9 @@ def unseen_client(data: Domains, how: SplitSpec) -> Partition:
     train = parts.train
     if how.shots:
         rng = generator(how, len(data.domain_names))
-        extra, _ = few_shot(rest, data.labels, clients=len(train), shots=how.shots, rng=rng, tests=False)
+        extra, _ = few_shot(
+            rest, data.labels, clients=len(train), shots=how.shots, rng=rng, tests=False, groups=data.groups
+        )
         train = [np.concatenate(pair) for pair in zip(train, extra, strict=True)]
     return parts._replace(train=train, target=unseen)
 
@@ -141,27 +143,29 @@ def labelled_server(data: Domains, how: SplitSpec) -> Partition:
     rng = np.random.default_rng(np.random.SeedSequence([how.seed, 2]))
     clients = tuple(domain for domain in sources if domain != index)
     rows = dealt(data, clients, how, rng)
-    halves = [hold_out(r, fraction=how.validation, rng=rng, whose=f"client {i}") for i, r in enumerate(rows)]
+    halves = held_out_of(data, rows, how, rng)
     train, held_out = ([half[part] for half in halves] for part in (0, 1))
     unseen = rows_of_domain(data, data.domain_names.index(how.target))
     nothing = [np.zeros(0, np.int64) for _ in rows]
     return Partition(train, held_out, test=nothing, target=unseen, server=rows_of_domain(data, index))
 
 
-def own_halves(samples: int, domain: int, how: SplitSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def own_halves(
+    samples: int, domain: int, how: SplitSpec, groups: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Training and validation samples of a party, drawn from a stream of its own, as it does not know the others'
     sizes; no test samples. Raises like `hold_out`."""
     rng = generator(how, domain, purpose=5)
-    return *hold_out(np.arange(samples), fraction=how.validation, rng=rng), np.zeros(0, np.int64)
+    return *hold_out(np.arange(samples), fraction=how.validation, rng=rng, groups=groups), np.zeros(0, np.int64)
 
 
 def own_thirds(
-    samples: int, domain: int, how: SplitSpec, whose: str = "a client"
+    samples: int, domain: int, how: SplitSpec, groups: np.ndarray | None = None, whose: str = "a client"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Training, validation and test samples of a party: those that `every_domain` and `unseen_client` give its domain.
     Raises like `three_parts`."""
-    rng = generator(how, domain)
-    return three_parts(np.arange(samples), validation=how.validation, test=how.test, rng=rng, whose=whose)
+    rng, every = generator(how, domain), np.arange(samples)
+    return three_parts(every, validation=how.validation, test=how.test, rng=rng, whose=whose, groups=groups)
 
 
 DEALT = frozenset({"clients", "domains_per_client", "homogeneity", "label_skew"})
@@ -182,8 +186,15 @@ def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.rando
     that they do not change runs without them.
 
     Raises:
-      UserError: a client left without data, or a label skew that changes nothing.
+      UserError: a client left without data, a label skew that changes nothing, or groups of samples in a split that
+        mixes domains or labels, which would tear them apart.
     """
+    if data.groups is not None and (how.homogeneity >= 0 or how.label_skew):
+        key = "label_skew" if how.label_skew else "homogeneity"
+        raise UserError(
+            f"config.data.{key} got {getattr(how, key):g}, but samples are grouped, and this split draws single ones; "
+            f"expected {0 if how.label_skew else -1}, or samples that are not grouped"
+        )
     clients = how.clients or len(sources)
     mixing, skewing = (partial(generator, how, purpose=purpose) for purpose in (3, 4))
     if how.homogeneity < 0:
@@ -194,12 +205,23 @@ def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.rando
             domains_per_client=how.domains_per_client,
             rng=rng,
             names=data.domain_names,
+            groups=data.groups,
         )
     else:
         rows = mixed_domains(data.domains, sources, clients=clients, homogeneity=how.homogeneity, streams=mixing)
     if how.label_skew:
         rows = skewed_labels(rows, data.domains, data.labels, alpha=how.label_skew, streams=skewing)
     return rows
+
+
+def held_out_of(
+    data: Domains, rows: list[np.ndarray], how: SplitSpec, rng: np.random.Generator
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Each client's training and validation samples, of its rows; raises like `hold_out`."""
+    return [
+        hold_out(own, fraction=how.validation, rng=rng, whose=f"client {client}", groups=data.groups)
+        for client, own in enumerate(rows)
+    ]
 
 
 def one_client_each(data: Domains, domains: tuple[int, ...], how: SplitSpec) -> Partition:
@@ -213,7 +235,8 @@ def one_client_each(data: Domains, domains: tuple[int, ...], how: SplitSpec) -> 
 def parts_of_domain(data: Domains, domain: int, how: SplitSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A domain's training, validation and test samples; they depend on nothing but the domain and the seed."""
     rows = rows_of_domain(data, domain)
-    train, validation, test = own_thirds(len(rows), domain, how, data.domain_names[domain])
+    groups = None if data.groups is None else data.groups[rows]
+    train, validation, test = own_thirds(len(rows), domain, how, groups, data.domain_names[domain])
     return rows[train], rows[validation], rows[test]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fdgjax.data.groups import equal_parts, random_parts
 from fdgjax.data.sources.domains import Domains
 from fdgjax.utils.errors import UserError, unknown
 
@@ -39,6 +40,7 @@ def split_domains(
     domains_per_client: int,
     rng: np.random.Generator,
     names: Sequence[str] = (),
+    groups: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Splits the source domains so that each client holds exactly `domains_per_client` of them (hFedF).
 
@@ -63,13 +65,14 @@ def split_domains(
       domains_per_client: d.
       rng: determines the order of the domains and the assignment of samples.
       names: of all domains, for error messages.
+      groups: int `[samples]`, which samples no two clients may share; None for samples that are not grouped.
 
     Returns:
       For each client its rows of the data set, ascending. No row is used twice; parts of a domain differ in
-      size by at most one.
+      size by at most one, with groups by at most the largest group.
 
     Raises:
-      UserError: fewer than 1 client or domain, d > K, or a domain with too few samples for its parts.
+      UserError: fewer than 1 client or domain, d > K, or a domain with too few samples or groups for its parts.
     """
     kinds = len(sources)
     if clients < 1:
@@ -86,20 +89,28 @@ def split_domains(
     parts_of = np.full(kinds, each)
     parts_of[largest_first[:extra]] += 1
     for source, of_domain, parts in zip(sources, rows, parts_of, strict=True):
-        if len(of_domain) < parts:
+        units = len(of_domain if groups is None else np.unique(groups[of_domain]))
+        if units < parts:
+            kind = "samples" if groups is None else "group(s) of samples"
             raise UserError(
-                f"source domain {names[source] if names else source} has {len(of_domain)} samples for {parts} clients: "
+                f"source domain {names[source] if names else source} has {units} {kind} for {parts} clients: "
                 "a client would be left without data; use fewer clients or domains_per_client"
             )
-    return _deal(rows, parts_of, clients, rng)
+    return _deal(rows, parts_of, clients, rng, groups)
 
 
-def _deal(rows: Sequence[np.ndarray], parts_of: np.ndarray, clients: int, rng: np.random.Generator) -> list[np.ndarray]:
+def _deal(
+    rows: Sequence[np.ndarray],
+    parts_of: np.ndarray,
+    clients: int,
+    rng: np.random.Generator,
+    groups: np.ndarray | None,
+) -> list[np.ndarray]:
     in_a_row = [
         (int(index), part)
         for index in rng.permutation(len(rows))
         if parts_of[index]
-        for part in np.array_split(rng.permutation(rows[index]), parts_of[index])
+        for part in equal_parts(rows[index], parts_of[index], rng, groups)
     ]
     # A stable sort: clients with the same domains keep the order in which they were dealt.
     hands = sorted(
@@ -110,7 +121,12 @@ def _deal(rows: Sequence[np.ndarray], parts_of: np.ndarray, clients: int, rng: n
 
 
 def hold_out(
-    rows: np.ndarray, *, fraction: float, rng: np.random.Generator, whose: str = "a client"
+    rows: np.ndarray,
+    *,
+    fraction: float,
+    rng: np.random.Generator,
+    whose: str = "a client",
+    groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Holds out a random part of a client's samples: (training rows, validation rows), both ascending.
 
@@ -119,9 +135,10 @@ def hold_out(
       fraction: fraction of the rows to hold out. Their number is rounded to the nearest integer, at least one and not
         all.
       rng: draws them. whose: the samples are, for error messages.
+      groups: int `[samples]`, which samples are held out together or not at all, see `random_parts`; None for none.
 
     Raises:
-      UserError: fewer than two rows, or a fraction not strictly between 0 and 1.
+      UserError: fewer than two rows or groups, or a fraction not strictly between 0 and 1.
     """
     if not 0.0 < fraction < 1.0:
         raise UserError(f"the held-out fraction is {fraction}: give a number between 0 and 1, e.g. 0.1")
@@ -131,12 +148,18 @@ def hold_out(
             "exclude its domain"
         )
     held = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
-    shuffled = rng.permutation(rows)
-    return np.sort(shuffled[held:]), np.sort(shuffled[:held])
+    first, rest = random_parts(rows, [held], rng, groups, whose)
+    return rest, first
 
 
 def three_parts(
-    rows: np.ndarray, *, validation: float, test: float, rng: np.random.Generator, whose: str = "a client"
+    rows: np.ndarray,
+    *,
+    validation: float,
+    test: float,
+    rng: np.random.Generator,
+    whose: str = "a client",
+    groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Splits a client's samples at random: (training rows, validation rows, test rows), all ascending (FDSE, A7.1).
 
@@ -145,9 +168,10 @@ def three_parts(
       validation, test: fractions of the rows, rounded down as the published accuracies imply (Tables 2 and A9:
         DSLR's 80.00, 86.66 and 93.33 are 12, 13 and 14 of 15, a tenth of 157), but at least one row each.
       rng: draws them. whose: the samples are, for error messages.
+      groups: int `[samples]`, which samples stay in one part, see `random_parts`; None for none.
 
     Raises:
-      UserError: fewer than three rows, or nothing left to train on.
+      UserError: fewer than three rows or groups, or nothing left to train on.
     """
     # A floating-point error must not lose a row: 0.29 * 100 is 28.999...
     held, tested = (max(int(round(fraction * len(rows), 6)), 1) for fraction in (validation, test))
@@ -156,9 +180,8 @@ def three_parts(
             f"{whose} has {len(rows)} samples: holding out {held} for validation and {tested} for tests leaves none "
             "to train on; use smaller fractions or more samples"
         )
-    shuffled = rng.permutation(rows)
-    first, second, rest = np.split(shuffled, [tested, tested + held])
-    return np.sort(rest), np.sort(second), np.sort(first)
+    first, second, rest = random_parts(rows, [tested, held], rng, groups, whose)
+    return rest, second, first
 
 
 def few_shot(
@@ -169,6 +192,7 @@ def few_shot(
     shots: int,
     rng: np.random.Generator,
     tests: bool = True,
+    groups: np.ndarray | None = None,
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Gives each client a few target samples for training (hFedF v2, section "few-shot").
 
@@ -183,12 +207,13 @@ def few_shot(
       shots: target samples per client; 0 gives empty arrays.
       rng: draws them.
       tests: whether what is left are the test samples, of which there must be one.
+      groups: int `[samples]`; no sample is left of a group of which one is drawn. None for none.
 
     Returns:
       For each client its `shots` rows, and the rows that are left; all ascending.
 
     Raises:
-      UserError: a negative number, or too few samples.
+      UserError: a negative number, or too few samples or groups.
     """
     if shots < 0 or clients < 1:
         raise UserError(f"shots is {shots} for {clients} clients: give 0 or more shots and 1 or more clients")
@@ -205,76 +230,12 @@ def few_shot(
         turn[of_class == label] = np.arange(np.count_nonzero(of_class == label))
     class_order = rng.permutation(int(labels.max()) + 1)
     dealt = shuffled[np.lexsort((class_order[of_class], turn))]
-    return [np.sort(part) for part in dealt[:drawn].reshape(clients, shots)], np.sort(dealt[drawn:])
-
-
-def label_histogram(
-    labels: np.ndarray,
-    client_rows: Sequence[np.ndarray],
-    class_names: Sequence[str],
-    *,
-    domains: np.ndarray | None = None,
-    domain_names: Sequence[str] = (),
-    server_rows: np.ndarray | None = None,
-) -> str:
-    """A text table of each client's samples by class, shown before training.
-
-    Args:
-      labels: int `[samples]`, of the whole data set.
-      client_rows: each client's rows of it.
-      class_names: the names of the labels.
-      domains: int `[samples]`; if given, a last column names the domains each client holds.
-      domain_names: the names of the domains.
-      server_rows: the rows of a server that holds data.
-
-    Returns:
-      One line for the header, one for the server if it has any data, and one for each client; columns aligned, no
-      newline at the end.
-    """
-    holders = [(str(client), rows) for client, rows in enumerate(client_rows)]
-    if server_rows is not None and len(server_rows):
-        holders.insert(0, ("server", server_rows))
-    table = [["client", *class_names, "all"] + (["domains"] if domains is not None else [])]
-    for holder, rows in holders:
-        counts = np.bincount(labels[rows], minlength=len(class_names))
-        line = [holder, *map(str, counts), str(len(rows))]
-        if domains is not None:
-            line.append(names_of(domains, domain_names, rows))
-        table.append(line)
-    return aligned(table, len(class_names) + 2)
-
-
-def label_means(
-    labels: np.ndarray,
-    client_rows: Sequence[np.ndarray],
-    class_names: Sequence[str],
-    *,
-    domains: np.ndarray,
-    domain_names: Sequence[str],
-    server_rows: np.ndarray,
-) -> str:
-    """`label_histogram` of labels that are numbers, float32 `[samples]`: their mean and deviation at each client."""
-    del server_rows  # a server that trains makes pseudo-labels, which are classes
-    table = [["client", f"{class_names[0]}: mean", "deviation", "all", "domains"]]
-    for client, rows in enumerate(client_rows):
-        own = labels[rows].astype(np.float64)
-        spread = [f"{own.mean():.4g}", f"{own.std():.4g}"] if len(own) else ["", ""]
-        table.append([str(client), *spread, str(len(own)), names_of(domains, domain_names, rows)])
-    return aligned(table, 4)
-
-
-def names_of(domains: np.ndarray, domain_names: Sequence[str], rows: np.ndarray) -> str:
-    """The domains of some samples."""
-    return " ".join(domain_names[held] for held in np.unique(domains[rows]))
-
-
-def aligned(table: Sequence[Sequence[str]], numbers: int) -> str:
-    """A text table, whose first columns are `numbers` and end at the same place."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if column < numbers else cell
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+    left = np.sort(dealt[drawn:])
+    if groups is not None:
+        left = left[~np.isin(groups[left], groups[dealt[:drawn]])]
+    if tests and not len(left):
+        raise UserError(
+            f"{shots} shots for each of {clients} clients are of all groups of the target's samples, and none is left "
+            "for tests: use fewer shots or clients"
         )
-        for line in table
-    )
+    return [np.sort(part) for part in dealt[:drawn].reshape(clients, shots)], left

@@ -22,12 +22,17 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 from fdgjax.utils.variables import flatten
 
+KEYS_SINCE = ("group",)
+"""Keys of `config.data` that came after states were named after the changed keys alone."""
+
 
 def state_file(settings: NodeSettings, terms: Terms) -> Path:
     """The file of this experiment's state; an experiment with other terms has another file. Its folder is named after
     the keys that are not at their defaults, so that a key that is added to the package changes no name; before, it was
     after all keys, and a folder of that name is used where there is one."""
-    every = {**experiment_identity(to_plain(terms.config)), "rounds": 0}
+    own = experiment_identity(to_plain(terms.config))
+    data = {key: value for key, value in own["data"].items() if value or key not in KEYS_SINCE}
+    every = {**own, "data": data, "rounds": 0}
     changed = {"method": terms.config.method.name, **changed_keys(terms.config), "rounds": 0}
     before, now = (
         settings.states / f"{experiment_digest(named, terms)}-client{settings.client}"

@@ -1,14 +1,19 @@
 """A party's own samples, as the terms have them: a folder of images, or a table; and which of them it trains on."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from fdgjax.config import split_seed_of
+from fdgjax.data.groups import numbered
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.sources.cells import Cells
+from fdgjax.data.sources.file_groups import file_groups
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
+from fdgjax.data.sources.table_labels import group_names
 from fdgjax.deploy.image_folder import decoded_folder, files_of, folder_digest
 from fdgjax.deploy.terms import OwnSamples, Terms
 from fdgjax.utils.errors import UserError
@@ -52,6 +57,19 @@ def count_samples(place: Path, terms: Terms) -> int:
     return len(own_table(place, terms).labels) if terms.columns else len(files_of(place, terms.class_names))
 
 
+def groups_of(place: Path, terms: Terms) -> np.ndarray | None:
+    """The groups of the samples by `config.data.group`, int32 `[samples]`; None if they are not grouped. Raises like
+    `own_samples`, or for a sample without a group."""
+    where = terms.config.data
+    if not where.group:
+        return None
+    if terms.columns:
+        names = group_names(cells_in(place, terms, grouped=True)[where.group], where.group, place)
+    else:
+        names = file_groups([path.name for path, _ in files_of(place, terms.class_names)], where.group)
+    return numbered(np.zeros(len(names), np.int32), names)
+
+
 def count_trained(places: OwnPlaces, terms: Terms, party: int) -> int:
     """The number of a party's training samples, 0 for the unseen one; no image is decoded. Raises like `own_parts`."""
     return len(positions(count_samples(places.samples, terms), places, terms, party)[0])
@@ -80,9 +98,9 @@ def positions(samples: int, places: OwnPlaces, terms: Terms, party: int) -> tupl
     unseen = party == terms.unseen
     if places.held_out is not None or places.whole:
         return (nothing, nothing, nothing, every) if unseen else (every, nothing, nothing, nothing)
-    where = terms.config.data
+    where, groups = terms.config.data, groups_of(places.samples, terms)
     how = SplitSpec(validation=where.validation, test=where.test, seed=split_seed_of(terms.config, terms.config.seed))
-    train, validation, test = PROTOCOLS[where.protocol].own(samples, party, how)
+    train, validation, test = PROTOCOLS[where.protocol].own(samples, party, how, groups)
     if unseen:
         return nothing, nothing, nothing, test if len(test) else every
     return train, validation, test, nothing
@@ -102,11 +120,17 @@ def own_table(path: Path, terms: Terms) -> OwnSamples:
     Raises:
       UserError: a file that cannot be read, a column that is missing, or a label that is missing or unknown.
     """
+    cells = cells_in(path, terms)
+    labels = labels_in(cells, terms.config.data.label, terms.class_names, path)
+    return OwnSamples(stored_rows(cells, terms.columns, path), labels)
+
+
+def cells_in(path: Path, terms: Terms, grouped: bool = False) -> Mapping[str, Cells]:
+    """The cells of a table's columns, its label's and, if `grouped`, its group's; raises like `own_table`."""
     where = terms.config.data
     table = table_reader(where.name)(found_table(path))
-    cells = known_cells(table, path, words_of(where.missing), terms.columns, where.label)
-    labels = labels_in(cells, where.label, terms.class_names, path)
-    return OwnSamples(stored_rows(cells, terms.columns, path), labels)
+    group = where.group if grouped else ""
+    return known_cells(table, path, words_of(where.missing), terms.columns, where.label, group)
 
 
 def found_table(path: Path) -> Path:

@@ -18,6 +18,7 @@ def chosen_data(where: DataConfig, task: str) -> Domains:
         cache_dir=where.cache_dir,
         same_images=where.same_images,
         table=table_options(where, task),
+        group=where.group,
     )
     return TASKS[task].of(found, where.name)
 
@@ -30,4 +31,4 @@ def found_data(where: DataConfig, task: str) -> Source | Domains:
 def table_options(where: DataConfig, task: str) -> TableOptions:
     """What the columns of a table are."""
     lists = (words_of(where.categorical), words_of(where.ignored), words_of(where.missing))
-    return TableOptions(where.label, *lists, numeric=TASKS[task].numeric)
+    return TableOptions(where.label, *lists, numeric=TASKS[task].numeric, group=where.group)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from fdgjax.data.splits import label_histogram, label_means
+from fdgjax.data.label_tables import label_histogram, label_means
 from fdgjax.experiments import Experiment
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import printable

@@ -144,7 +144,7 @@ def test_the_seed_and_the_domain_decide_the_cut() -> None:
     ranks = [np.searchsorted(np.flatnonzero(data.domains == d), rows).tolist() for d, rows in enumerate(first.test)]
     assert ranks[0] != ranks[1] != ranks[2], "domains share their random numbers"
     for protocol in ("every_domain", "leave_one_out"):
-        held_out = [PROTOCOLS[protocol].own(40, domain, SplitSpec(target="a"))[1].tolist() for domain in range(3)]
+        held_out = [PROTOCOLS[protocol].own(40, domain, SplitSpec(target="a"), None)[1].tolist() for domain in range(3)]
         assert held_out[0] != held_out[1] != held_out[2], "parties share their random numbers"
 
 

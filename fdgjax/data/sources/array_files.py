@@ -1,8 +1,10 @@
-"""Arrays in files, `DATA/<domain>.npz` with `inputs` and `labels`: features, series or images of one's own."""
+"""Arrays in files, `DATA/<domain>.npz` with `inputs`, `labels` and perhaps `groups`: features, series or images of the
+user's own."""
 
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,8 @@ from fdgjax.data.sources.listing import by_domain, is_folder, list_folder
 from fdgjax.utils.errors import UserError
 
 FIELDS = ("inputs", "labels")
+GROUPS = "groups"
+"""The array, if a file has one, that says which samples stay together in every split."""
 DAMAGED = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 """What NumPy raises for a file that it did not save, or that changed since."""
 
@@ -33,12 +37,23 @@ def array_folder(data_dir: str) -> Domains:
     files = by_domain([path for path in list_folder(root).others if path.suffix.lower() == ".npz"])
     if len(files) < 2:
         raise UserError(f"{root} has {len(files)} file(s) .npz; expected {expected}, at least two")
-    return domains_of({domain: read_arrays(path) for domain, path in files.items()})
+    return domains_of({domain: with_groups(path) for domain, path in files.items()})
+
+
+def with_groups(path: Path) -> tuple[np.ndarray, np.ndarray] | tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The inputs, the labels and, if there are any, the groups of a file; raises like `array_folder`."""
+    found = stored_arrays(path)
+    inputs, labels = fields_of(found, path)
+    return (inputs, labels, found[GROUPS]) if GROUPS in found else (inputs, labels)
 
 
 def read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The inputs and labels of a file; raises like `array_folder`."""
-    found = stored_arrays(path)
+    return fields_of(stored_arrays(path), path)
+
+
+def fields_of(found: Mapping[str, np.ndarray], path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs and labels among the arrays of a file; raises like `array_folder`."""
     if lacking := [name for name in FIELDS if name not in found]:
         raise UserError(
             f"{path} lacks the array '{lacking[0]}', and has {', '.join(found) or 'none'}; expected inputs and labels: "

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.data.groups import numbered
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.rounding import check_labels_kept
 from fdgjax.utils.errors import UserError, few, printable
@@ -17,10 +18,13 @@ DIGESTED = 2**26
 MOST_CLASSES = 100_000
 """Larger labels are numbers or identifiers: no network has an output for each number below them."""
 
-Arrays = Mapping[str, tuple[Any, Any]]
-"""`{domain: (inputs, labels)}`: images uint8 `[n, H, W, channels]`, or numbers `[n, ...]` of any shape, such as
-features `[n, m]` or series `[n, time, channels]`; labels whole numbers `[n]` from 0, or, for
-`config.task=regression`, floats `[n]`."""
+Arrays = Mapping[str, tuple[Any, Any] | tuple[Any, Any, Any]]
+"""`{domain: (inputs, labels)}` or `{domain: (inputs, labels, groups)}`.
+
+Inputs are images uint8 `[n, H, W, channels]`, or numbers `[n, ...]` of any shape, such as features `[n, m]` or series
+`[n, time, channels]`; labels whole numbers `[n]` from 0, or, for `config.task=regression`, floats `[n]`; groups words
+or whole numbers `[n]`: samples of one group are alike, such as a patient's, and stay together in every split
+(`fdgjax.data.groups`)."""
 
 
 def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
@@ -32,8 +36,8 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
         and for labels that are floats.
 
     Raises:
-      UserError: fewer than two domains, a domain without a name or samples, arrays of another type or shape, or
-        labels that are floats and that float32 rounds by much of their spread.
+      UserError: fewer than two domains, a domain without a name or samples, arrays of another type or shape, labels
+        that are floats and that float32 rounds by much of their spread, or groups of some domains alone.
     """
     if not isinstance(arrays, Mapping) or len(arrays) < 2:
         got = f"{len(arrays)} domain(s)" if isinstance(arrays, Mapping) else type(arrays).__name__
@@ -44,13 +48,15 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
     # NumPy's words have another `repr`, from which the digest is made.
     pairs = {f"{name}": checked_arrays(name, pair) for name, pair in arrays.items()}
     check_alike(pairs)
-    labels = checked_labels(pairs)
+    domains = np.repeat(np.arange(len(pairs), dtype=np.int32), [len(own) for _, own in pairs.values()])
+    groups = checked_groups(arrays, domains)
+    labels, inputs = checked_labels(pairs), np.concatenate([inputs for inputs, _ in pairs.values()])
     if labels.dtype == np.float32:
         if classes is not None:
             raise UserError(
                 f"data has labels that are floats, and the classes {', '.join(map(str, classes))}; expected no names"
             )
-        return joined(pairs, labels, ("label",))
+        return Domains(inputs, labels, domains, tuple(pairs), ("label",), groups=groups)
     if isinstance(classes, str):
         raise UserError(f"data has the classes {classes!r}, a single word; expected a list of names")
     if classes is None and labels.max() >= MOST_CLASSES:
@@ -71,18 +77,7 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
         )
     if len(names) < 2 or len(set(names)) < len(names):
         raise UserError(f"data has the classes {', '.join(names)}; expected at least two different ones")
-    return joined(pairs, labels, names)
-
-
-def joined(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]], labels: np.ndarray, names: tuple[str, ...]) -> Domains:
-    """The data set of all domains."""
-    return Domains(
-        inputs=np.concatenate([inputs for inputs, _ in pairs.values()]),
-        labels=labels,
-        domains=np.repeat(np.arange(len(pairs), dtype=np.int32), [len(own) for _, own in pairs.values()]),
-        domain_names=tuple(pairs),
-        class_names=names,
-    )
+    return Domains(inputs, labels, domains, tuple(pairs), names, groups=groups)
 
 
 def check_alike(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
@@ -106,8 +101,10 @@ def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
     """A domain's inputs, uint8 or float32, and its labels as they are; raises like `domains_of`."""
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"data has a domain called {name!r}; expected a word, such as 'photo'")
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise UserError(f"data['{name}'] got {type(pair).__name__}; expected a pair (inputs, labels)")
+    if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
+        raise UserError(
+            f"data['{name}'] got {type(pair).__name__}; expected a pair (inputs, labels), or (inputs, labels, groups)"
+        )
     if any(np.ma.is_masked(part) for part in pair):
         raise UserError(f"data['{name}'] has a masked array with masked values; expected values; fill or remove them")
     inputs, labels = np.asarray(pair[0]), np.asarray(pair[1])
@@ -116,10 +113,31 @@ def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
     return inputs, labels
 
 
-def check_one_each(whose: str, inputs: np.ndarray, labels: np.ndarray) -> None:
-    """Raises a `UserError` unless there is one label for each sample; whose: the data or file in words."""
+def check_one_each(whose: str, inputs: np.ndarray, labels: np.ndarray, kind: str = "labels") -> None:
+    """Raises a `UserError` unless there is one label for each sample; whose: the data or file in words; kind: what the
+    labels are."""
     if labels.shape != inputs.shape[:1]:
-        raise UserError(f"{whose} has labels {list(labels.shape)} for {len(inputs)} samples; expected one each")
+        raise UserError(f"{whose} has {kind} {list(labels.shape)} for {len(inputs)} samples; expected one each")
+
+
+def checked_groups(arrays: Arrays, domains: np.ndarray) -> np.ndarray | None:
+    """The groups of all samples, int32, whose domains are given; None for none. Raises like `domains_of`."""
+    given = {name: np.asarray(own[2]) for name, own in arrays.items() if len(own) == 3}
+    if not given:
+        return None
+    if lacking := [name for name in arrays if name not in given]:
+        raise UserError(
+            f"data['{lacking[0]}'] has no groups, and data['{next(iter(given))}'] has; expected (inputs, labels, "
+            "groups) of each domain, or of none"
+        )
+    for name, own in given.items():
+        check_one_each(f"data['{name}']", np.asarray(arrays[name][0]), own, "groups")
+        if not all(isinstance(one, str | int) for one in own.tolist()):
+            raise UserError(
+                f"data['{name}'] has groups of {own.dtype}, such as {own[0]!r}; expected a word or a whole number for "
+                "each sample"
+            )
+    return numbered(domains, (str(one) for own in given.values() for one in own.tolist()))
 
 
 def checked_labels(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -200,9 +218,10 @@ def content_digest(data: Domains) -> str:
 
 
 def digest(data: Domains, every: int = 1) -> str:
-    """12 hexadecimal digits of the names, the labels, the domains and each `every`-th sample's inputs."""
+    """12 hexadecimal digits of the names, the labels, the domains, the groups and each `every`-th sample's inputs."""
     found = hashlib.sha256(repr((data.inputs.shape, data.domain_names, data.class_names, *data.columns)).encode())
-    for array in (data.inputs[::every], data.labels, data.domains):
+    grouped = () if data.groups is None else (data.groups,)
+    for array in (data.inputs[::every], data.labels, data.domains, *grouped):
         found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()[:12]
 

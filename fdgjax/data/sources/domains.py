@@ -18,6 +18,8 @@ class Domains(NamedTuple):
       domain_names: the domains, in the data set's own order.
       class_names: the classes, in the order of the labels; of numbers, the label's only name.
       columns: those of a table; () for other data.
+      groups: int32 `[samples]`, which samples are alike and stay together in every split, such as a patient's; each is
+        of one domain. None for samples that are not grouped.
     """
 
     inputs: np.ndarray
@@ -26,6 +28,7 @@ class Domains(NamedTuple):
     domain_names: tuple[str, ...]
     class_names: tuple[str, ...]
     columns: tuple[Column, ...] = ()
+    groups: np.ndarray | None = None
 
     @property
     def images(self) -> bool:

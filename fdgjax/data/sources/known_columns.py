@@ -15,20 +15,23 @@ LOGGER = logging.getLogger("fdgjax")
 
 
 def known_cells(
-    table: Any, path: Path, missing: Sequence[str], columns: Sequence[Column], label: str = ""
+    table: Any, path: Path, missing: Sequence[str], columns: Sequence[Column], label: str = "", group: str = ""
 ) -> Mapping[str, Cells]:
     """The cells of the known columns of a table, in whose further columns there may be anything.
 
     Args:
       table: a pyarrow table. path: its file. missing: see `cells_of`.
-      columns: those that are known. label: the column of the labels; '' for rows without.
+      columns: those that are known. label: the column of the labels; '' for rows without. group: that of their groups,
+        likewise.
 
     Raises:
       UserError: a column that is missing; or like `cells_of`.
     """
     found, known = table.column_names, [column.name for column in columns]
-    if label and label not in found:
-        raise UserError(f"{path} lacks the column '{label}' with the labels; it has: {', '.join(found)}")
+    further = {name: kind for name, kind in ((label, "labels"), (group, "groups")) if name}
+    for name, kind in further.items():
+        if name not in found:
+            raise UserError(f"{path} lacks the column '{name}' with the {kind}; it has: {', '.join(found)}")
     if lacking := [name for name in known if name not in found]:
         spare = [name for name in found if name not in known]
         raise UserError(
@@ -36,7 +39,7 @@ def known_cells(
             f"{', '.join(lacking)}; it has also: {', '.join(spare) or 'none'}; rename them, or add empty ones "
             "for values that are missing"
         )
-    return cells_of(table.select(list(dict.fromkeys((*known, *([label] if label else []))))), path, missing)
+    return cells_of(table.select(list(dict.fromkeys((*known, *further)))), path, missing)
 
 
 def stored_rows(cells: Mapping[str, Cells], columns: Sequence[Column], path: Path) -> np.ndarray:

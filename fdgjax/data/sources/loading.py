@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.data.groups import numbered
 from fdgjax.data.sources.array_files import array_folder
 from fdgjax.data.sources.arrays import unresized
 from fdgjax.data.sources.cache import (
@@ -23,6 +24,7 @@ from fdgjax.data.sources.cache import (
 )
 from fdgjax.data.sources.decoding import DARK, dark_line
 from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.file_groups import file_groups
 from fdgjax.data.sources.folders import folder_data
 from fdgjax.data.sources.heart_disease import heart_disease, read_hospital
 from fdgjax.data.sources.layouts import LAYOUTS
@@ -90,6 +92,7 @@ def load_data(
     cache_dir: str = "",
     same_images: bool = False,
     table: TableOptions = NO_OPTIONS,
+    group: str = "",
 ) -> Domains:
     """A data set as arrays; images are decoded at the first call, and memory-mapped from the cache afterwards.
 
@@ -105,6 +108,8 @@ def load_data(
         belongs to one name, size and state of the source files (names, sizes, times).
       same_images: whether all domains show the same images; `SAME_IMAGES` has the data sets that can.
       table: what the columns of tables are.
+      group: a regular expression for the files' names, see `fdgjax.data.sources.file_groups`; '' for images that are
+        not grouped. Only for folders of images.
 
     Returns:
       Tables as `read_tables` has them, and arrays as they are. Images uint8
@@ -112,7 +117,8 @@ def load_data(
         the order of the samples depends on nothing but the files' names.
 
     Raises:
-      UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache.
+      UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache, or names of
+        files without a group.
     """
     if image_size < 0:
         raise UserError(f"image_size is {image_size}: give a number of pixels, or 0 for the native size")
@@ -123,10 +129,12 @@ def load_data(
     if not size:
         raise UserError(f"image_size is 0, but {name} has images of any size: give a number of pixels, e.g. 32")
     folder = cache_root(cache_dir) / f"{name}-{VERSION}-{source.fingerprint}"
+    groups = file_groups(source.names, group) if group else None  # before the images are decoded
     try:
-        return _from_cache(name, source, size, folder)
+        found = _from_cache(name, source, size, folder)
     except OSError as error:
         raise UserError(f"cannot read or write the cache {folder} ({error}): free space or set cache_dir") from error
+    return found if groups is None else found._replace(groups=numbered(found.domains, groups))
 
 
 def _from_cache(name: str, source: Source, size: int, folder: Path) -> Domains:

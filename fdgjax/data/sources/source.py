@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ class Source(NamedTuple):
       fingerprint: changes whenever the files do.
       description: one line about where the images come from.
       examples: reads the images, one after another, in an order that depends on nothing but the files.
+      names: of the images' files, in that order; () if images are not one file each.
     """
 
     domain_names: tuple[str, ...]
@@ -49,6 +50,7 @@ class Source(NamedTuple):
     fingerprint: str
     description: str
     examples: Callable[[], Iterator[Example]]
+    names: Sequence[str] = ()
 
 
 def fingerprint(root: Path, files: Iterable[Path], *context: object) -> str:

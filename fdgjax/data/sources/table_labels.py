@@ -1,4 +1,4 @@
-"""The column of a table's labels: classes, or numbers to be predicted."""
+"""The column of a table's labels: classes, or numbers to be predicted; and that of the rows' groups."""
 
 import logging
 from collections.abc import Mapping
@@ -47,6 +47,15 @@ def numeric_labels(
     if np.ptp(found) == 0:
         raise UserError(f"the label '{label}' has the only value {found[0]:g}; expected at least two")
     return (label,), found
+
+
+def group_names(cells: Cells, group: str, path: Path) -> list[str]:
+    """The names of the rows' groups, from the cells of the column `group`; raises a `UserError` for a row without."""
+    if (row := cells.first_missing()) is not None:
+        raise UserError(
+            f"{path} has no '{group}' in line {row}; expected a group in each row; give such rows one of their own"
+        )
+    return [str(text) for text in cells.texts]
 
 
 def check_filled(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> None:

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.data.columns import Column
+from fdgjax.data.groups import numbered
 from fdgjax.data.sources.cells import Cells, as_number, categories_of, cells_of, codes_of, numbers_of
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.listing import by_domain, is_folder, list_folder, say_skipped
 from fdgjax.data.sources.rounding import rounding
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
-from fdgjax.data.sources.table_labels import class_labels, numeric_labels
+from fdgjax.data.sources.table_labels import class_labels, group_names, numeric_labels
 from fdgjax.utils.errors import LISTED, UserError, printable, unknown
 from fdgjax.utils.words import folded, quoted, spelt_apart
 
@@ -36,7 +37,8 @@ class TableOptions(NamedTuple):
 
     label: the column with the class, or, if `numeric`, with the number to be predicted. categorical: columns that are
     categories although they may be written as numbers. ignored: columns that are left out. missing: words that stand
-    for a missing value, besides an empty cell; `COLUMN=WORD` in one column.
+    for a missing value, besides an empty cell; `COLUMN=WORD` in one column. group: the column that says which rows stay
+    together in every split, which is no input; '' for none.
     """
 
     label: str = ""
@@ -44,6 +46,7 @@ class TableOptions(NamedTuple):
     ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     numeric: bool = False
+    group: str = ""
 
 
 NO_OPTIONS = TableOptions()
@@ -81,9 +84,9 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
     """The tables as one data set: numbers and indices of categories, NaN where a value is missing.
 
     Raises:
-      UserError: a file that cannot be read; no label column, a row without label, a single class or number, or numeric
-        labels that float32 rounds by much of their spread; text among numbers; two spellings of a column's name; no
-        column besides the label.
+      UserError: a file that cannot be read; no label column, a row without label or group, a single class or number, or
+        numeric labels that float32 rounds by much of their spread; text among numbers; two spellings of a column's
+        name; no column besides the label.
     """
     cells, left = used_cells(tables, options)
     labels = {domain: own[options.label] for domain, own in cells.items()}
@@ -99,19 +102,26 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
         columns.append(column)
         values.append(np.concatenate([codes(own[domain]) if domain in own else nothing[domain] for domain in cells]))
     say_columns(columns, tables.files, cells)
+    domains = np.repeat(np.arange(len(rows), dtype=np.int32), list(rows.values()))
     return Domains(
         inputs=np.stack(values, axis=1),
         labels=of_label,
-        domains=np.repeat(np.arange(len(rows), dtype=np.int32), list(rows.values())),
+        domains=domains,
         domain_names=tuple(cells),
         class_names=classes,
         columns=tuple(columns),
+        groups=numbered(domains, names_of_groups(cells, options.group, tables.files)) if options.group else None,
     )
 
 
+def names_of_groups(cells: Mapping[str, Mapping[str, Cells]], group: str, files: Mapping[str, Path]) -> list[str]:
+    """The name of each row's group, from the column `group` of each domain; raises a `UserError` for a row without."""
+    return [name for domain, own in cells.items() for name in group_names(own[group], group, files[domain])]
+
+
 def used_cells(tables: Tables, options: TableOptions) -> tuple[Mapping[str, Mapping[str, Cells]], Sequence[str]]:
-    """The cells of each domain's columns that are used, and the names of all of these but the label. Other columns may
-    be of any type.
+    """The cells of each domain's columns that are used, and the names of all of these but the label and the group.
+    Other columns may be of any type.
 
     Raises:
       UserError: like `read_tables`, except for what cells have.
@@ -121,10 +131,13 @@ def used_cells(tables: Tables, options: TableOptions) -> tuple[Mapping[str, Mapp
     check_names(tables.files, each)
     names = list(dict.fromkeys(name for own in each.values() for name in own))
     check_options(options, names, tables.files, each)
-    left = [name for name in names if name not in (options.label, *options.ignored)]
+    apart = {options.label, *([options.group] if options.group else [])}
+    left = [name for name in names if name not in apart and name not in options.ignored]
     if not left:
-        raise UserError(f"the tables have no column besides the label '{options.label}'; expected at least one")
-    used = {options.label, *left}
+        raise UserError(
+            f"the tables have no column besides {' and '.join(map(repr, sorted(apart)))}; expected at least one"
+        )
+    used = {*apart, *left}
     cells = {
         domain: cells_of(own.select([name for name in each[domain] if name in used]), path, options.missing)
         for (domain, own), path in zip(found.items(), tables.files.values(), strict=True)
@@ -218,7 +231,8 @@ def check_options(
     files: Mapping[str, Path],
     each: Mapping[str, Sequence[str]],
 ) -> None:
-    """Raises a `UserError` for a column that no table has, or a table without the label."""
+    """Raises a `UserError` for a column that no table has, a table without the label or the group, or a label that is
+    the group."""
     if not options.label:
         raise UserError(
             f"config.data.label is empty; expected the column with the {'number' if options.numeric else 'class'}, one "
@@ -228,6 +242,7 @@ def check_options(
         ("label", (options.label,)),
         ("categorical", options.categorical),
         ("ignored", options.ignored),
+        ("group", (options.group,) if options.group else ()),
     ):
         for name in listed:
             if name not in names:
@@ -236,11 +251,13 @@ def check_options(
         name, equals, _ = word.partition("=")
         if equals and name not in names:
             raise unknown("column of config.data.missing", name, names)
+    if options.group == options.label:
+        raise UserError(f"config.data.group got '{options.group}', which is config.data.label; expected another column")
+    needed = {"label": options.label} | ({"group": options.group} if options.group else {})
     for domain, own in each.items():
-        if options.label not in own:
-            raise UserError(
-                f"{files[domain]} has no column '{options.label}' (config.data.label); it has: {', '.join(own)}"
-            )
+        for key, name in needed.items():
+            if name not in own:
+                raise UserError(f"{files[domain]} has no column '{name}' (config.data.{key}); it has: {', '.join(own)}")
 
 
 def say_columns(columns: Sequence[Column], files: Mapping[str, Path], cells: Mapping[str, Mapping[str, Cells]]) -> None:

@@ -18,6 +18,9 @@ X, Y = np.random.default_rng(0).integers(0, 256, (20, 4, 3, 1), np.uint8), np.ar
         ({"a": (X, Y)}, "data got 1 domain"),
         ([(X, Y), (X, Y)], "data got list; expected at least two domains, a dict"),
         ({"a": (X, Y), "b": X}, r"data\['b'\] got ndarray; expected a pair"),
+        ({"a": (X, Y, Y), "b": (X, Y)}, r"data\['b'\] has no groups, and data\['a'\] has"),
+        ({"a": (X, Y, Y), "b": (X, Y, Y[:5])}, r"data\['b'\] has groups \[5\] for 20 samples"),
+        ({"a": (X, Y, Y), "b": (X, Y, Y / 2)}, "groups of float64, such as .*; expected a word or a whole number"),
         ({"a": (X, Y), 3: (X, Y)}, "a domain called 3; expected a word"),
         (
             {"a": (X, Y), "b": (X / 255, Y)},
@@ -75,9 +78,18 @@ def test_a_word_is_no_list_of_classes() -> None:
         domains_of({"a": (X, Y % 2), "b": (X, Y % 2)}, "ab")
 
 
+def test_groups_of_two_domains_are_never_the_same() -> None:
+    words = np.array(list("pq") * 10)
+    found = domains_of({"a": (X, Y, words), "b": (X, Y, words[::-1])}).groups
+    assert found is not None
+    assert [len(np.unique(own)) for own in (found[:20], found[20:], found)] == [2, 2, 4]
+    np.testing.assert_array_equal(found[:20:2], found[0])
+
+
 def test_the_name_of_arrays_changes_with_all_of_them() -> None:
     first: dict[str, Any] = {"one": (X, Y), "two": (X[::-1], Y)}
     turned, other = dict(reversed(first.items())), first | {"one": (X, np.roll(Y, 1))}
     assert arrays_name(domains_of(first)) == arrays_name(domains_of({"one": (X.copy(), Y), "two": (X[::-1], Y)}))
-    named = (first, turned, other, first | {"two": (X, Y)})
-    assert len({arrays_name(domains_of(data)) for data in named} | {arrays_name(domains_of(first, tuple("abc")))}) == 5
+    grouped = {name: (*pair, Y) for name, pair in first.items()}
+    named = (first, turned, other, first | {"two": (X, Y)}, grouped, grouped | {"two": (X[::-1], Y, Y[::-1])})
+    assert len({arrays_name(domains_of(data)) for data in named} | {arrays_name(domains_of(first, tuple("abc")))}) == 7

@@ -1,0 +1,82 @@
+"""Groups of samples that are alike, such as the images of one patient or of one camera's burst.
+
+Whole groups are held out and given to clients: a model is then tested on patients that it has not seen, and the
+accuracy on held-out samples, the choice of a round and the calibration of conformal sets are those of new patients.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fdgjax.utils.errors import UserError
+
+
+def numbered(domains: np.ndarray, names: Iterable[str]) -> np.ndarray:
+    """The groups of samples, int32 `[samples]`, from the domain of each, int `[samples]`, and the name of its group
+    there: two domains share no group."""
+    each = list(zip(domains.tolist(), names, strict=True))
+    numbers = {one: number for number, one in enumerate(sorted(set(each)))}
+    return np.array([numbers[one] for one in each], np.int32)
+
+
+def random_parts(
+    rows: np.ndarray, sizes: Sequence[int], rng: np.random.Generator, groups: np.ndarray | None, whose: str
+) -> list[np.ndarray]:
+    """Random parts of `rows`, disjoint: one of each size, and the rest.
+
+    With groups, each part takes in turn the groups that it has room for, in a random order, and at least one: the
+    smallest that is left if none fits. A part may be smaller than its size then.
+
+    Args:
+      rows: some of the data set's rows, ascending.
+      sizes: the number of samples of each part but the last.
+      rng: draws them.
+      groups: int `[samples]`, the group of each of the data set's samples; None for samples that are not grouped.
+      whose: the samples are, for error messages.
+
+    Returns:
+      The rows of each part, ascending.
+
+    Raises:
+      UserError: too few groups for the parts.
+    """
+    if groups is None:
+        return [np.sort(part) for part in np.split(rng.permutation(rows), np.cumsum(sizes))]
+    names, unit, counts = np.unique(groups[rows], return_inverse=True, return_counts=True)
+    free = list(rng.permutation(len(names)))
+    part_of = np.full(len(names), len(sizes))
+    for part, room in enumerate(sizes):
+        left, taken = room, list[int]()
+        for one in free:
+            if counts[one] <= left:
+                taken.append(one)
+                left -= counts[one]
+        taken = taken or [min(free, key=lambda one: counts[one])] if free else []
+        part_of[taken] = part
+        free = [one for one in free if one not in set(taken)]
+    if not free:
+        raise UserError(
+            f"{whose} has {len(rows)} samples of {len(names)} group(s): holding out whole groups leaves none to train "
+            "on; expected more groups, or leave config.data.group out"
+        )
+    return [rows[part_of[unit] == part] for part in range(len(sizes) + 1)]
+
+
+def equal_parts(rows: np.ndarray, count: int, rng: np.random.Generator, groups: np.ndarray | None) -> list[np.ndarray]:
+    """`count` random parts of `rows`, whose sizes differ by one sample at most.
+
+    With groups, the largest groups go first, each to the part with the fewest samples so far, in a random order among
+    equals; sizes differ by the largest group at most, and a part is empty if there are fewer groups than parts.
+
+    Args:
+      rows: some of the data set's rows, ascending. rng: draws the parts. groups: like those of `random_parts`.
+    """
+    if groups is None:
+        return np.array_split(rng.permutation(rows), count)
+    names, unit, counts = np.unique(groups[rows], return_inverse=True, return_counts=True)
+    order = rng.permutation(len(names))
+    loads, part_of = np.zeros(count, np.int64), np.zeros(len(names), np.int64)
+    for one in order[np.argsort(-counts[order], kind="stable")]:
+        part_of[one] = np.argmin(loads)
+        loads[part_of[one]] += counts[one]
+    return [rows[part_of[unit] == part] for part in range(count)]

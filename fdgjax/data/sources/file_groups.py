@@ -1,0 +1,33 @@
+"""Groups of images from the names of their files: `patient12-03.png` of patient 12."""
+
+import re
+from collections.abc import Sequence
+
+from fdgjax.utils.errors import UserError, printable
+
+
+def file_groups(names: Sequence[str], pattern: str) -> list[str]:
+    """The name of each image's group: what the pattern's first parentheses match in the name of its file, or the whole
+    pattern, if it has none.
+
+    Args:
+      names: of the images' files.
+      pattern: a regular expression, searched anywhere in a name; such as `^patient\\d+` or `_p(\\d+)_`.
+
+    Raises:
+      UserError: an invalid expression, or a name in which it is not found.
+    """
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise UserError(
+            f"config.data.group got '{pattern}' ({error}); expected a regular expression for the names of files"
+        ) from error
+    found = [expression.search(name) for name in names]
+    first = 1 if expression.groups else 0
+    if lacking := [name for name, match in zip(names, found, strict=True) if match is None or match[first] is None]:
+        raise UserError(
+            f"config.data.group got '{pattern}', which is not found in the names of {len(lacking):,} of {len(names):,} "
+            f"images, such as {printable(lacking[0])}; expected an expression that is in each name"
+        )
+    return [match[first] for match in found if match]
