@@ -32,7 +32,7 @@ from fdgjax.deploy.leaves import Leaves
 from fdgjax.engine.privacy import Exposure, spent
 from fdgjax.utils.chacha import secret_key
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import lock, make_folder, sync, write_json
+from fdgjax.utils.files import FOREVER, lock, make_folder, sync, write_json
 
 SECRET, ACCOUNT = "secret.key", "privacy.json"
 """A party's files: the secret, and the account."""
@@ -96,7 +96,7 @@ def secret_in(folder: Path) -> bytes:
     if not file.exists():
         make_folder(folder)
         account = folder / ACCOUNT
-        with lock(account.with_suffix(".lock"), wait=True):
+        with lock(account.with_suffix(".lock"), FOREVER):
             if not account.exists():
                 write_json(account, {})
         beside = folder / f".{SECRET}.{uuid.uuid4().hex}"
@@ -139,7 +139,7 @@ def charge(file: Path, run: str, release: str, cost: Cost) -> float:
     Raises:
       UserError: a damaged account, or a release that would exceed the budget.
     """
-    with lock(file.with_suffix(".lock"), wait=True):
+    with lock(file.with_suffix(".lock"), FOREVER):
         held = read_account(file)
         own = held.get(run, {})
         after = held | {run: own | {release: [cost.noise, *cost.exposure]}}

@@ -8,7 +8,7 @@ from typing import Any
 
 from fdgjax.run.records import Workdir, finished
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import NoLocksError, lock, write_text
+from fdgjax.utils.files import FOREVER, NoLocksError, lock, write_text
 
 LOGGER = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def hold(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
     """
     with contextlib.ExitStack() as held:
         try:
-            mine = held.enter_context(lock(notes(out) / f"{name}.lock", wait))
+            mine = held.enter_context(lock(notes(out) / f"{name}.lock", FOREVER if wait else 0))
         except NoLocksError:
             mine = True
         yield mine

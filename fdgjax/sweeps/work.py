@@ -18,7 +18,7 @@ from fdgjax.run.compilation_cache import remember_compilations
 from fdgjax.run.console import Console
 from fdgjax.run.device_choice import prepare_cpu
 from fdgjax.run.memory_check import lacks_memory
-from fdgjax.run.records import Workdir, description_of, open_workdir
+from fdgjax.run.records import InUseError, Workdir, description_of, open_workdir
 from fdgjax.run.runner import Interrupted, run_config
 from fdgjax.sweeps.cells import Cell, Figures
 from fdgjax.sweeps.comparison import mean_and_deviation, summary_figure, write_tables
@@ -142,6 +142,9 @@ def attempt_cell(sweep: Sweep, group: Sequence[Cell], console: Console, stop: th
         except Interrupted as news:
             raise Interrupted(f"{str(news).partition(';')[0]}; {stopped_sweep(sweep)}") from news
         except Exception as error:  # One cell's bug or lack of memory must not stop the others.
+            if isinstance(error, InUseError) and len(mine) == 1:  # by a run that no sweep began
+                console.say(f"{mine[0].name}: {error}")
+                return False
             if len(mine) == 1:
                 note_failure(sweep.out, mine[0].name, failure_text(error))
             else:

@@ -106,10 +106,13 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+FOREVER = -1.0
+"""The seconds to wait for a lock until it is free."""
+
+
 @contextlib.contextmanager
-def lock(path: Path, wait: bool = False) -> Iterator[bool]:
-    """Locks a file until the end of the block, and yields whether this process got the lock; with `wait`, it waits for
-    the lock.
+def lock(path: Path, wait: float = 0) -> Iterator[bool]:
+    """Locks a file until the end of the block, and yields whether this process got the lock within `wait` seconds.
 
     The lock is the operating system's (by `filelock`): it is released when its process ends, however that ends, so that
     no stale lock remains.
@@ -118,7 +121,7 @@ def lock(path: Path, wait: bool = False) -> Iterator[bool]:
       NoLocksError: a file system without locks.
       OSError: the file cannot be written.
     """
-    held = FileLock(path, blocking=wait, fallback_to_soft=False)
+    held = FileLock(path, timeout=wait, fallback_to_soft=False)
     try:
         held.acquire()
     except Timeout:

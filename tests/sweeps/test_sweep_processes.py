@@ -17,6 +17,7 @@ from rich.console import Console as RichConsole
 
 from fdgjax.cli.sweep import main
 from fdgjax.run.console import Console
+from fdgjax.run.records import lock_workdir
 from fdgjax.sweeps.cells import read_spec
 from fdgjax.sweeps.processes import run_workers
 from fdgjax.sweeps.status import hold
@@ -137,6 +138,20 @@ def test_a_cell_that_another_process_holds_is_left_to_it_and_said(
         capsys.readouterr().out.split()
     )
     assert not (tmp_path / "out" / "seed1").exists()
+    assert main(command) == 0
+
+
+@pytest.mark.slow
+def test_a_cell_that_a_run_without_a_sweep_trains_is_left_to_it_and_has_not_failed(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["sweep", str(spec_file(tmp_path, cache)), "--out", str(tmp_path / "out"), "--only", "seed1"]
+    with lock_workdir(tmp_path / "out" / "seed1", pytest.fail):
+        assert main(command) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "seed1: workdir" in said
+    assert "held or lost by other processes: seed1" in said
+    assert "failed" not in said
     assert main(command) == 0
 
 

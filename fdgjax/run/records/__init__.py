@@ -5,6 +5,7 @@ from fdgjax.run.records.log import open_log
 from fdgjax.run.records.summary import TIMINGS, by_seed, mean_figures, summarise, summarise_seeds
 from fdgjax.run.records.versions import library_versions
 from fdgjax.run.records.workdir import (
+    InUseError,
     Workdir,
     begun_with,
     check_data,
@@ -30,6 +31,7 @@ __all__ = [
     "Checkpoint",
     "Checkpoints",
     "History",
+    "InUseError",
     "Workdir",
     "begun_with",
     "by_seed",

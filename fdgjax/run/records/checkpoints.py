@@ -7,6 +7,7 @@ import contextlib
 import functools
 import logging
 import os
+import shutil
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -111,9 +112,13 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
         # Orbax passes on the errors of several libraries; a full disk is a ValueError of one of them.
         except Exception as error:
             reason = str(error).partition("\n")[0]
+            if is_coordinator() and not (path / str(round_) / CHECKSUMS).exists():
+                # Of a full disk: what is left of it takes space, and would be moved aside as unfinished.
+                shutil.rmtree(path / str(round_), ignore_errors=True)
+            before = next((f"continues from round {step.name}" for step in steps(path)), "begins again")
             raise UserError(
                 f"the checkpoint of round {round_} cannot be written to {path} ({reason}); expected a folder that can "
-                "be written and free space; the same command continues from the one before"
+                f"be written and free space; the same command {before}"
             ) from error
 
     def restore(like: PyTree) -> Checkpoint | None:

@@ -20,8 +20,14 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import NoLocksError, lock, make_folder, sync
 from fdgjax.utils.threads import threads
 
+LOOK = 1.0
+"""Seconds that a run waits for its folder's lock, which `fdgjax runs` takes for a moment to see whether it is free."""
 METRICS_CHECKSUM = "metrics_sha256"
 """The key of `summary.json` with the SHA-256 of `metrics.jsonl`; the summary over several seeds has no such key."""
+
+
+class InUseError(UserError):
+    """Another process trains in the folder."""
 
 
 class Workdir(NamedTuple):
@@ -80,19 +86,19 @@ def lock_workdir(path: Path, warn: Callable[[str], None]) -> Iterator[None]:
     The lock is released when its process ends, even if it is killed. On a file system without locks, `warn` is called.
 
     Raises:
-      UserError: another process trains there; then nothing is written.
+      InUseError: another process trains there; then nothing is written.
       OSError: the lock's file cannot be written.
     """
     make_folder(path)
     workdir = Workdir(path)
     with contextlib.ExitStack() as held:
         try:
-            mine = held.enter_context(lock(workdir.lock))
+            mine = held.enter_context(lock(workdir.lock, LOOK))
         except NoLocksError as error:
             mine = True
             warn(f"workdir {path} is on a file system without locks ({error}): nothing keeps a second process out")
         if not mine:
-            raise UserError(
+            raise InUseError(
                 f"workdir {path} is in use by process {workdir.lock.read_text().strip() or 'unknown'}; expected a "
                 "folder in which nothing runs; wait for that process, or choose another folder"
             )

@@ -229,6 +229,24 @@ def test_a_disk_that_refuses_is_one_line(
     assert shown == []
 
 
+@pytest.mark.parametrize(("before", "said"), [((), "begins again"), ((1,), "continues from round 1")])
+def test_a_disk_that_is_full_for_checksums_alone_leaves_nothing_to_be_moved_aside(
+    before: tuple[int, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path / "checkpoints", *before)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "some file")
+
+    with monkeypatch.context() as patched, contextlib.closing(open_checkpoints(path, pytest.fail)) as checkpoints:
+        patched.setattr("fdgjax.run.records.checkpoints.write_checksums", full)
+        with pytest.raises(UserError, match=rf"round 2 cannot be written .*No space left.*the same command {said}$"):
+            checkpoints.save(2, state(2), history(2))
+    assert [folder.name for folder in path.iterdir() if folder.is_dir()] == [str(round_) for round_ in before]
+    save(path, 2)
+    assert not (tmp_path / "damaged").exists()
+
+
 def end_write_after_its_loop() -> None:
     """One of TensorStore's writes that ends once the event loop that waits for it is closed."""
     pair: Any = tensorstore.Promise.new()

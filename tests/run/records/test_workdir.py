@@ -5,7 +5,10 @@ import errno
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,7 @@ from fdgjax.run.records.workdir import seed_workdir
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import CHECKSUM, Damaged, read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.files import lock
 
 HOLD = (
     "import sys; from pathlib import Path; from fdgjax.utils.files import lock\nwith lock(Path(sys.argv[1])) as mine: "
@@ -50,6 +54,24 @@ def test_a_second_process_is_turned_away_and_nothing_is_written(config: Config, 
         assert {file: file.read_bytes() for file in path.rglob("*")} == before
     with own_workdir(path, config, pytest.fail) as again:
         assert again.config.exists()
+
+
+def test_who_looks_for_a_moment_whether_a_run_goes_on_turns_none_away(config: Config, tmp_path: Path) -> None:
+    looking, path = threading.Event(), tmp_path / "run"
+    path.mkdir()
+
+    def look() -> None:
+        with lock(Workdir(path).lock) as mine:
+            assert mine
+            looking.set()
+            time.sleep(0.1)
+
+    with ThreadPoolExecutor(1) as other:
+        looked = other.submit(look)
+        looking.wait()
+        with own_workdir(path, config, pytest.fail) as own:
+            assert own.config.exists()
+        looked.result()
 
 
 def test_a_folder_that_another_process_begins_during_the_look_is_a_runs(
