@@ -16,7 +16,7 @@ from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import settled
 from fdgjax.models.pretrained.weight_names import PRETRAINED
 from fdgjax.utils.errors import UserError
-from fdgjax.utils.registry import lookup
+from fdgjax.utils.registry import Registry, lookup
 
 SECTIONS: Mapping[str, type[Any]] = {
     field.name: type(part)
@@ -38,7 +38,7 @@ def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.C
       UserError: unknown method, data set or preset, or a preset that sets a key that does not exist.
     """
     entry = lookup("method", method, METHODS)
-    lookup("data set or preset", preset, {**DATASETS, **PRESETS})
+    lookup(kind := "data set or preset", preset, Registry(kind, {**DATASETS, **PRESETS}))
     config = ml_collections.ConfigDict(dataclasses.asdict(Config(method=entry.hyper(name=method))))
     config.data.name = dataset_of(preset)
     config.data.protocol = entry.protocol

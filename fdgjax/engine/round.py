@@ -20,7 +20,7 @@ from fdgjax.engine.privacy.dp_sgd import train_privately
 from fdgjax.engine.privacy.noise import Privacy, private_messages
 from fdgjax.engine.robustness.attacks import Attack, forge, is_hostile, poisoned
 from fdgjax.engine.robustness.defences import Defence, Verdict, defend
-from fdgjax.engine.unchanged import check_unchanged
+from fdgjax.engine.unchanged import check_unchanged, check_weights
 from fdgjax.utils.random import Purpose, choose_clients, stream
 
 
@@ -160,7 +160,8 @@ def run_round(method: Method, plan: RoundPlan, state: State, federation: Federat
     who = participants(plan, state, federation.ids)
     pick = partial(jax.tree.map, lambda leaf: leaf[who])
     clients, optimizers = pick(state.clients), pick(state.optimizers)
-    steps = plan.batching.steps(federation.train.length[who])
+    lengths = federation.train.length[who]
+    steps = plan.batching.steps(lengths)
     messages, (new_clients, new_optimizers), loss, largest, pseudo_labels = over_clients(
         client_round(method, plan), plan.execution, steps
     )(
@@ -171,7 +172,8 @@ def run_round(method: Method, plan: RoundPlan, state: State, federation: Federat
         hostile = is_hostile(plan.attack, federation.ids[who], state.round)
         messages = forge(plan.attack, method, messages, hostile, stream(state.seed, Purpose.ATTACK, state.round))
         largest = jnp.maximum(largest, jax.vmap(largest_magnitude, axis_size=len(who))(messages))
-    finite, weights = largest < SQUARED_OVERFLOWS, method.weights(federation.train.length[who])
+    finite, weights = largest < SQUARED_OVERFLOWS, method.weights(lengths)
+    check_weights(weights, lengths)
     if plan.drop_nonfinite or plan.defence:
         weights = jnp.where(finite, weights, 0)
         messages = keep_rows(finite, messages, optax.tree.zeros_like(messages))

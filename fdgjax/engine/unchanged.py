@@ -1,4 +1,4 @@
-"""A round leaves the structure, the shapes and the types of the states as they were."""
+"""A round leaves the structure, the shapes and the types of the states as they were, and weighs each client."""
 
 import jax
 
@@ -26,6 +26,15 @@ def check_unchanged(function: str, before: PyTree, after: PyTree, what: str) -> 
                 f"the method's {function} made {now} of {was} at {place or 'the root'} ({what}); expected the "
                 "shapes, types and names that Method.init gave, as every round begins with them"
             )
+
+
+def check_weights(weights: jax.Array, lengths: jax.Array) -> None:
+    """Raises a `UserError` unless there is one weight for each client; `lengths`: the clients' numbers of samples."""
+    if jax.numpy.shape(weights) != lengths.shape:
+        raise UserError(
+            f"the method's weights made {dtype_and_shape(weights)} of the numbers of samples of {len(lengths)} "
+            "clients; expected one weight for each"
+        )
 
 
 def leaves_of(tree: PyTree) -> dict[str, str]:

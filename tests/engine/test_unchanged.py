@@ -49,6 +49,14 @@ WRONG: dict[str, tuple[Callable[[Method], Method], str]] = {
         r"update made float32 \[4, 4\] of float32 \[4\] at \[0\]\.variables.*\[0\] is the server's state",
     ),
     "a lost state": (forgetful, r"update made nothing of float32 .* at \[0\]\.variables"),
+    "a weight for all": (
+        lambda method: method._replace(weights=lambda lengths: jnp.float32(1)),
+        r"weights made float32 \[\] of the numbers of samples of 4 clients; expected one weight for each",
+    ),
+    "too few weights": (
+        lambda method: method._replace(weights=lambda lengths: jnp.ones(3)),
+        r"weights made float32 \[3\] of the numbers of samples of 4 clients",
+    ),
     "too few positions": (
         lambda method: method._replace(order=lambda key, labels, domains, count, size: jnp.arange(3)),
         r"order got positions \[3\] for samples \[9\]; expected a position for each, padding included",
