@@ -43,18 +43,17 @@ def random_parts(
     if groups is None:
         return [np.sort(part) for part in np.split(rng.permutation(rows), np.cumsum(sizes))]
     names, unit, counts = np.unique(groups[rows], return_inverse=True, return_counts=True)
-    free = list(rng.permutation(len(names)))
-    part_of = np.full(len(names), len(sizes))
+    rest = len(sizes)
+    order, part_of = rng.permutation(len(names)), np.full(len(names), rest)
     for part, room in enumerate(sizes):
-        left, taken = room, list[int]()
-        for one in free:
-            if counts[one] <= left:
-                taken.append(one)
-                left -= counts[one]
-        taken = taken or [min(free, key=lambda one: counts[one])] if free else []
-        part_of[taken] = part
-        free = [one for one in free if one not in set(taken)]
-    if not free:
+        free, left = order[part_of[order] == rest], room
+        for one, count in zip(free.tolist(), counts[free].tolist(), strict=True):
+            if count <= left:
+                part_of[one] = part
+                left -= count
+        if left == room and len(free):
+            part_of[free[np.argmin(counts[free])]] = part
+    if not (part_of == rest).any():
         raise UserError(
             f"{whose} has {len(rows)} samples of {len(names)} group(s): holding out whole groups leaves none to train "
             "on; expected more groups, or leave config.data.group out"
