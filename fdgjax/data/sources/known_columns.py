@@ -59,14 +59,20 @@ def stored_column(cells: Cells, column: Column, path: Path) -> np.ndarray:
             raise UserError(f"column '{column.name}' of {path} has '{text}' in line {row}; expected numbers; mend it")
         return numbers_of(cells)
     codes = codes_of(cells, column.categories)
-    if unknown := {text for text, code in zip(cells.texts, codes, strict=True) if code < 0 and text is not None}:
+    if unknown := texts_of(cells, codes < 0):
         LOGGER.warning(
             printable(
                 f"column '{column.name}' of {path} has {int((codes < 0).sum()):,} values of other categories "
-                f"({', '.join(sorted(unknown)[:5])}); they are as none of its own"
+                f"({', '.join(unknown[:5])}); they are as none of its own"
             )
         )
     return codes
+
+
+def texts_of(cells: Cells, rows: np.ndarray) -> list[str]:
+    """The different texts of some rows, bool `[rows]`, none of which is missing, in the order of the alphabet."""
+    texts, places = cells.coded
+    return sorted(texts[place] for place in np.unique(places[rows]))
 
 
 def labels_in(cells: Mapping[str, Cells], label: str, class_names: Sequence[str], path: Path) -> np.ndarray:
@@ -81,7 +87,7 @@ def labels_in(cells: Mapping[str, Cells], label: str, class_names: Sequence[str]
     if (row := cells[label].first_missing()) is not None:
         raise UserError(f"{path} has no '{label}' in line {row}; expected a label in each row; remove rows without")
     codes = codes_of(cells[label], class_names)
-    if unknown := sorted({str(text) for text, code in zip(cells[label].texts, codes, strict=True) if code < 0}):
+    if unknown := texts_of(cells[label], codes < 0):
         raise UserError(
             f"{path} has the labels {', '.join(unknown[:LISTED])}, which are no classes; expected "
             f"{', '.join(class_names)}"

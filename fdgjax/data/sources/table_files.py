@@ -15,6 +15,8 @@ from fdgjax.utils.errors import UserError, printable
 LOGGER = logging.getLogger("fdgjax")
 SUFFIXES = (".csv", ".tsv", ".parquet")
 DELIMITERS = ",;\t"
+EMPTY = ("\n", "\r\n")
+"""An empty line."""
 
 
 def read_table(path: Path, names: tuple[str, ...] = ()) -> Any:
@@ -93,7 +95,7 @@ def check_lines(text: str, delimiter: str, path: Path) -> None:
     """Raises a `UserError` for an empty line before the header, from which the delimiter is told, or among the rows,
     after which lines would be numbered wrongly; at the end of the file there may be any number."""
     rows = text.rstrip()
-    if not re.search(r"(^|\n)\r?\n", rows):
+    if not (rows.startswith(EMPTY) or any(f"\n{line}" in rows for line in EMPTY)):
         return
     lines = csv.reader(io.StringIO(rows, newline=""), delimiter=delimiter)
     for row in lines:

@@ -55,7 +55,8 @@ def group_names(cells: Cells, group: str, path: Path) -> list[str]:
         raise UserError(
             f"{path} has no '{group}' in line {row}; expected a group in each row; give such rows one of their own"
         )
-    return [str(text) for text in cells.texts]
+    texts, places = cells.coded
+    return [texts[place] for place in places.tolist()]
 
 
 def check_filled(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> None:

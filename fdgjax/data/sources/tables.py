@@ -92,7 +92,7 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
     labels = {domain: own[options.label] for domain, own in cells.items()}
     classes: tuple[str, ...]
     classes, of_label = (numeric_labels if options.numeric else class_labels)(options.label, tables.files, labels)
-    rows = {domain: len(own) for domain, own in labels.items()}
+    rows = {domain: len(own.missing) for domain, own in labels.items()}
     columns, values = [], []
     for name in left:
         own = {domain: of_domain[name] for domain, of_domain in cells.items() if name in of_domain}
@@ -165,7 +165,7 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
             f"column '{name}' of {files[domain]} has '{text}' in line {row}, and numbers elsewhere; expected numbers; "
             f"mend it, or {missing}set config.data.categorical={quoted(name)}"
         )
-    categories, count = categories_of(filled), sum(len(one) for one in filled)
+    categories, count = categories_of(filled), sum(len(one.missing) for one in filled)
     if twins := spelt_apart(categories):
         LOGGER.warning(
             printable(
@@ -174,7 +174,7 @@ def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], 
             )
         )
     if not categorical and categories and all(map(DATE.fullmatch, categories)):
-        domain, one = next((domain, one) for domain, one in cells.items() if categories[0] in one.texts)
+        domain, one = next((domain, one) for domain, one in cells.items() if categories[0] in one.coded.texts)
         raise UserError(
             f"column '{name}' of {files[domain]} has '{categories[0]}' in line {one.line_of(categories[0])}, a date; "
             f"expected numbers or categories; leave it out by config.data.ignored={quoted(name)}, write it as a number "
@@ -200,10 +200,10 @@ def check_commas(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path
     """Raises a `UserError` if all texts of a column, or some beside numbers, are numbers with a comma. They are not
     read as numbers, since 1,500 may be either of two."""
     worded = {domain: one for domain, one in cells.items() if one.numbers is None}
-    texts = [text for one in worded.values() for text in one.texts if text is not None and as_number(text) is None]
+    texts = [text for one in worded.values() for text in one.coded.texts if as_number(text) is None]
     with_comma = [text for text in texts if DECIMAL_COMMA.fullmatch(text)]
     if with_comma and (len(with_comma) == len(texts) or any(one.has_numbers for one in cells.values())):
-        domain, one = next((domain, one) for domain, one in worded.items() if with_comma[0] in one.texts)
+        domain, one = next((domain, one) for domain, one in worded.items() if with_comma[0] in one.coded.texts)
         text = with_comma[0]
         raise UserError(
             f"column '{name}' of {files[domain]} has '{text}' in line {one.line_of(text)}, a number with a comma; "
