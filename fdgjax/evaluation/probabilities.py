@@ -24,7 +24,7 @@ from fdgjax.evaluation.probability_figures import (
     interval_key,
     present,
 )
-from fdgjax.evaluation.resampled import percentile_interval, resamples_of
+from fdgjax.evaluation.resampled import percentile_interval, resamples_of, resamples_of_groups
 from fdgjax.evaluation.statistics import wilson
 from fdgjax.evaluation.tally import filled, on_held_out
 from fdgjax.utils.random import Purpose
@@ -89,15 +89,18 @@ def probabilities_in(model: Model, *, batch_size: int, execution: Execution) -> 
 
 
 class Judged(NamedTuple):
-    """Samples as a model sees them: labels int `[n]`, domains int `[n]`, probabilities float64 `[n, classes]`."""
+    """Samples as a model sees them: labels int `[n]`, domains int `[n]`, probabilities float64 `[n, classes]`, and
+    groups int `[n]`, None for samples that are not grouped."""
 
     labels: np.ndarray
     domains: np.ndarray
     probabilities: np.ndarray
+    groups: np.ndarray | None = None
 
     def at(self, places: np.ndarray) -> "Judged":
         """Some of the samples."""
-        return Judged(*(leaf[places] for leaf in self))
+        groups = None if self.groups is None else self.groups[places]
+        return Judged(self.labels[places], self.domains[places], self.probabilities[places], groups)
 
 
 def judged(found: np.ndarray, rows: Sequence[np.ndarray], data: Domains) -> list[Judged]:
@@ -106,13 +109,15 @@ def judged(found: np.ndarray, rows: Sequence[np.ndarray], data: Domains) -> list
     each = []
     for logarithms, own in zip(found, rows, strict=True):
         p = np.exp(np.asarray(logarithms[: len(own)], np.float64))
-        each.append(Judged(data.labels[own], data.domains[own], p / p.sum(axis=1, keepdims=True)))
+        groups = None if data.groups is None else data.groups[own]
+        each.append(Judged(data.labels[own], data.domains[own], p / p.sum(axis=1, keepdims=True), groups))
     return each
 
 
 def pooled(models: Sequence[Judged]) -> Judged:
     """The samples of all models together."""
-    return Judged(*(np.concatenate(column) for column in zip(*models, strict=True)))
+    grouped = models[0].groups is not None
+    return Judged(*(np.concatenate(column) for column in zip(*(one[: 3 + grouped] for one in models), strict=True)))
 
 
 def measure_probabilities(
@@ -185,7 +190,8 @@ def intervals(
     """By the key of each figure its interval on each small domain; model, threshold and domain are as they are.
 
     Of a share of samples Wilson's, of others by bootstrap, with the same resamples for all figures of a domain and in
-    each round; left out where almost all resamples have one value.
+    each round; left out where almost all resamples have one value. Of grouped samples Wilson's interval has each group
+    as one sample, and the bootstrap draws whole groups.
     """
     found: dict[str, dict[str, list[float]]] = {interval_key(name): {} for name in how.names}
     for number, (domain, models) in enumerate(domains.items()):
@@ -193,7 +199,10 @@ def intervals(
         if not how.resamples or len(labels) > SMALL:
             continue
         random = np.random.default_rng([seed, Purpose.BOOTSTRAP, number])
-        counts = resamples_of(labels, how.resamples, random)
+        if (groups := models[0].groups) is None:
+            counts: np.ndarray | None = resamples_of(labels, how.resamples, random)
+        else:
+            counts = resamples_of_groups(labels, groups, how.resamples, random)
         for name in how.names:
             sure = interval(FIGURES[name], threshold, models, counts)
             if sure is not None:
@@ -202,7 +211,7 @@ def intervals(
 
 
 def interval(
-    figure: Figure, threshold: float | None, models: Sequence[Judged], counts: np.ndarray
+    figure: Figure, threshold: float | None, models: Sequence[Judged], counts: np.ndarray | None
 ) -> tuple[float, float] | None:
     """The interval of a figure's mean over models on the same samples; None where it has none.
 
@@ -210,17 +219,20 @@ def interval(
       figure: an entry of `FIGURES`.
       threshold: as of `figure_of`.
       models: their samples.
-      counts: resamples, see `fdgjax.evaluation.resampled`.
+      counts: resamples, see `fdgjax.evaluation.resampled`; None for none.
     """
     there = [one for one in models if has_value(figure, one.labels, one.probabilities, threshold)]
     if not there:
         return None
-    if figure.share_of is None:
-        each = [figure.resampled(one.labels, one.probabilities, threshold, counts) for one in there]
-        return percentile_interval(np.mean(each, axis=0))
-    share, samples = mean_over(figure, threshold, there), int(np.sum(there[0].labels == figure.share_of))
-    assert share is not None, "each of them has a value"
-    return wilson(round(share * samples), samples)
+    if figure.share_of is not None:
+        share, of_class = mean_over(figure, threshold, there), there[0].at(there[0].labels == figure.share_of)
+        assert share is not None, "each of them has a value"
+        units = len(of_class.labels if of_class.groups is None else np.unique(of_class.groups))
+        return wilson(round(share * units), units)
+    if counts is None:
+        return None
+    each = [figure.resampled(one.labels, one.probabilities, threshold, counts) for one in there]
+    return percentile_interval(np.mean(each, axis=0))
 
 
 def figures_of_samples(

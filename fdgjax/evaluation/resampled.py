@@ -1,8 +1,10 @@
 """Figures of many resamples of the same samples at once, and the percentile intervals that follow from them (Efron,
 "Bootstrap methods: another look at the jackknife", 1979).
 
-A resample of n samples is how often it has each of them: a row of counts that sum to n. Figures weigh the samples by
-these, which gives what scikit-learn gives for the resample itself, for a thousand of them in the time of one.
+A resample of n samples is how often it has each of them: a row of counts. Figures weigh the samples by these, which
+gives what scikit-learn gives for the resample itself, for a thousand of them in the time of one. Of grouped samples
+(`fdgjax.data.groups`) whole groups are drawn, as samples of one say less than as many of several (Field and Welsh,
+"Bootstrapping clustered data", 2007).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +13,8 @@ import numpy as np
 
 from fdgjax.evaluation.statistics import EQUAL, LEVEL
 
+MOST_DRAWS = 20
+"""How often resamples of groups are drawn at most, until enough of them have all classes."""
 Resampled = Callable[[np.ndarray, np.ndarray, float | None, np.ndarray], np.ndarray]
 """`(labels [n], probabilities [n, classes], threshold, counts [resamples, n]) -> figures [resamples]`."""
 
@@ -34,6 +38,28 @@ def resamples_of(labels: np.ndarray, count: int, random: np.random.Generator) ->
         own = np.flatnonzero(place == one)
         drawn[:, own] = random.multinomial(len(own), np.full(len(own), 1 / len(own)), count)
     return drawn
+
+
+def resamples_of_groups(
+    labels: np.ndarray, groups: np.ndarray, count: int, random: np.random.Generator
+) -> np.ndarray | None:
+    """Resamples of whole groups with replacement, as many as there are: int `[count, n]`, of those that have each class
+    that the samples have; None where fewer than a twentieth of all have.
+
+    Args:
+      labels, groups: int `[n]`, n at least 1.
+      count: of resamples.
+      random: where they are drawn from.
+    """
+    names, unit = np.unique(groups, return_inverse=True)
+    of_class = np.eye(labels.max() + 1, dtype=int)[labels][:, np.unique(labels)]
+    kept = list[np.ndarray]()
+    for _ in range(MOST_DRAWS):
+        drawn = random.multinomial(len(names), np.full(len(names), 1 / len(names)), count)[:, unit]
+        kept.append(drawn[(drawn @ of_class).all(axis=1)])
+        if sum(map(len, kept)) >= count:
+            return np.concatenate(kept)[:count]
+    return None
 
 
 def percentile_interval(values: np.ndarray) -> tuple[float, float] | None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -57,20 +58,35 @@ def image_facts(data: Domains, part: Partition) -> dict[str, Any]:
 
     `images_by_domain`: behind each domain's (`Metrics.per_domain_accuracy`), the held-out ones of all clients together,
     or those of the unseen domain. `test_images`: behind each other figure, for its binomial error `sqrt(p (1 - p) / n)`
-    for a share p; of a mean over K clients with n_k images each `K^2 / sum_k 1 / n_k`, exact for equal accuracies.
+    for a share p; of a mean over K clients with n_k images each `K^2 / sum_k 1 / n_k`, exact for equal accuracies. Of
+    grouped samples `test_images` counts each group as one, and `groups_by_domain` has the number of groups.
     """
     held = part.test if any(map(len, part.test)) else part.validation
-    counted = np.bincount(data.domains[np.concatenate([*held, part.target])], minlength=len(data.domain_names))
+    shown = np.concatenate([*held, part.target])
+    validation, test = (list(map(partial(ones_of_groups, data), rows)) for rows in (part.validation, part.test))
     counts = {
-        "id_accuracy": mean_of_clients(part.validation),
-        "ood_accuracy": float(len(part.target)),
-        "all_accuracy": float(sum(map(len, part.test))),
-        "avg_accuracy": mean_of_clients(part.test),
+        "id_accuracy": mean_of_clients(validation),
+        "ood_accuracy": float(len(ones_of_groups(data, part.target))),
+        "all_accuracy": float(sum(map(len, test))),
+        "avg_accuracy": mean_of_clients(test),
     }
+    grouped = {} if data.groups is None else {"groups_by_domain": by_domain(data, ones_of_groups(data, shown))}
     return {
-        "images_by_domain": {name: int(n) for name, n in zip(data.domain_names, counted, strict=True) if n},
+        "images_by_domain": by_domain(data, shown),
+        **grouped,
         **({} if data.numeric else {"test_images": {figure: count for figure, count in counts.items() if count}}),
     }
+
+
+def by_domain(data: Domains, rows: np.ndarray) -> dict[str, int]:
+    """The number of rows of each domain that has any."""
+    counted = np.bincount(data.domains[rows], minlength=len(data.domain_names))
+    return {name: int(n) for name, n in zip(data.domain_names, counted, strict=True) if n}
+
+
+def ones_of_groups(data: Domains, rows: np.ndarray) -> np.ndarray:
+    """One of the rows for each group among them; all of samples that are not grouped."""
+    return rows if data.groups is None else rows[np.unique(data.groups[rows], return_index=True)[1]]
 
 
 def mean_of_clients(samples: Sequence[np.ndarray]) -> float:

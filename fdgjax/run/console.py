@@ -89,7 +89,7 @@ class Console:
 
     def accuracies(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
         """Prints the table of accuracies per domain, with the number of images and, for one seed, the interval that
-        follows from it; and the remaining figures below."""
+        follows from it, or from that of groups; and the remaining figures below."""
         domains = len(summary["per_domain_accuracy"]) - (summary["target"] in summary["per_domain_accuracy"])
         table = Table(show_footer=True)
         table.add_column("domain", footer="mean" if domains == summary["clients"] else "mean over clients")
@@ -97,19 +97,20 @@ class Console:
         columns = [key for key in (seen, "ood_accuracy") if key in summary]
         for key in columns:
             table.add_column(HEADLINES[key], justify="right", footer=figure(summary[key], std.get(key)))
-        counted = summary.get("images_by_domain", {})  # runs of former versions have none
-        table.add_column(summary.get("samples", "images"), justify="right")
+        counted = {summary.get("samples", "images"): summary.get("images_by_domain", {})}  # former versions had none
+        counted |= {"groups": summary["groups_by_domain"]} if "groups_by_domain" in summary else {}
+        for kind in counted:
+            table.add_column(kind, justify="right")
         if not std:
             table.add_column("95 % interval", justify="right")
         for name, value in summary["per_domain_accuracy"].items():
             unseen = name == summary["target"]
             shown = figure(value, std.get("per_domain_accuracy", {}).get(name))
             cells = ["", shown] if unseen else [shown, *[""] * (len(columns) - 1)]
-            number = counted.get(name, 0)
-            sure = "{:.3f} to {:.3f}".format(*wilson(round(value * number), number)) if number and not std else ""
-            table.add_row(
-                f"{name} (unseen)" if unseen else name, *cells, f"{number:,}" if number else "", *[sure] * (not std)
-            )
+            numbers = [each.get(name, 0) for each in counted.values()]
+            cells += [f"{number:,}" if number else "" for number in numbers]
+            sure = "{:.3f} to {:.3f}".format(*wilson(round(value * numbers[-1]), numbers[-1])) if numbers[-1] else ""
+            table.add_row(f"{name} (unseen)" if unseen else name, *cells, *[sure] * (not std))
         self.show(table)
         if rest := {key: summary[key] for key in HEADLINES if key in summary and key not in columns}:
             self.say(headlines(rest, std))

@@ -16,7 +16,7 @@ from fdgjax.data.groups import equal_parts, numbered, random_parts
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.file_groups import file_groups
-from fdgjax.experiments import build
+from fdgjax.experiments import build, image_facts
 from fdgjax.utils.errors import UserError
 from tests.toys import domains_of
 
@@ -159,6 +159,10 @@ def test_an_experiment_holds_out_whole_groups_of_image_files(streaming: bool, tm
     for train, held in zip(parts.train, parts.validation, strict=True):
         assert len(train) + len(held) == 24
         assert not np.isin(groups[held], groups[train]).any()
+    facts, shown = image_facts(made.data, parts), [*parts.validation, parts.target]
+    assert facts["images_by_domain"]["x"] == 24
+    assert facts["groups_by_domain"]["x"] == facts["test_images"]["ood_accuracy"] == 5
+    assert sum(facts["groups_by_domain"].values()) == len(np.unique(groups[np.concatenate(shown)]))
 
 
 def test_files_are_grouped_by_what_is_in_parentheses_or_by_all_that_is_found() -> None:

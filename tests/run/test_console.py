@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console as RichConsole
 
+from fdgjax.evaluation.statistics import wilson
 from fdgjax.run.console import Console
 
 
@@ -19,3 +20,18 @@ def test_evaluations_and_loss_are_lines_of_their_own(terminal: bool) -> None:
     rounds = [line for line in shown if line.startswith("round ") and "/4  " in line]
     assert rounds == ["round 2/4  id 0.500  ood 0.250  loss 0.750", "round 4/4  id 1.000"]
     assert ("━━━━" in screen.getvalue()) == terminal
+
+
+def test_the_interval_of_grouped_samples_is_that_of_their_groups() -> None:
+    figures = {"id_accuracy": 0.9, "ood_accuracy": 0.5, "worst_domain_accuracy": 0.5, "ece": 0.1}
+    sizes = {"rounds": 1, "seed": 0, "clients": 1, "parameters": 9, "bytes_up_per_round": 36}
+    facts = {"method": "fedavg", "dataset": "table", "target": "b", "images_per_second": 1.0, "wall_seconds": 1.0}
+    summary = {**figures, **sizes, **facts, "samples": "rows", "per_domain_accuracy": {"a": 0.9, "b": 0.5}}
+    summary |= {"images_by_domain": {"a": 100, "b": 200}}
+    shown = []
+    for grouped in ({}, {"groups_by_domain": {"a": 20, "b": 10}}):
+        screen = io.StringIO()
+        Console(RichConsole(file=screen, width=100)).result(summary | grouped)
+        shown.append([line for line in screen.getvalue().splitlines() if "b (unseen)" in line][0])
+    for line, numbers, units in zip(shown, ("200", "200 │     10"), (200, 10), strict=True):
+        assert "│ {} │ {:.3f} to {:.3f} │".format(numbers, *wilson(units // 2, units)) in line
