@@ -1,13 +1,13 @@
 """How well a trained run, or an export, does on labelled samples of one's own.
 
-    fdgjax evaluate RUN|EXPORT --data DATA [--client K] [--json FILE] [--csv FILE]
+    fdgjax evaluate RUN|EXPORT --data DATA [--client K] [--group GROUP] [--json FILE] [--csv FILE]
 
 DATA has a folder of images for each class, `<class>/*`, or one for each domain with these in it, `<domain>/<class>/*`;
 for a model of tables (or arrays) it is a file, or a folder with one for each domain, with the column of the labels. The
 classes are named as the model names them, and some may be missing. Printed are accuracy, precision, recall and F1
 of each class, and the confusion matrix, with 95 % intervals (Wilson), and AUROC, log loss and other figures of the
-probabilities, with 95 % intervals (bootstrap, and Wilson of sensitivity and specificity). The run's own records stay as
-they are.
+probabilities, with 95 % intervals (bootstrap, and Wilson of sensitivity and specificity). Where samples are grouped, as
+by the run's `config.data.group`, intervals count groups. The run's own records stay as they are.
 """
 
 import argparse
@@ -22,13 +22,14 @@ from rich.table import Table
 
 from fdgjax.cli.predict import add_run, check_output, chosen_of
 from fdgjax.config.schema import DataConfig
+from fdgjax.data.groups import NoGroupError
 from fdgjax.data.sources.loading import TABLE_DATA
 from fdgjax.deploy.finished_model import refuse_deployment
 from fdgjax.evaluation.probabilities import figures_of_samples
 from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
 from fdgjax.inference.class_figures import Evaluated, Share, as_json, class_figures
 from fdgjax.inference.images import predict_decoded
-from fdgjax.inference.labelled_samples import labelled_samples
+from fdgjax.inference.labelled_samples import LabelledSamples, labelled_samples
 from fdgjax.inference.predictor import described, open_predictor
 from fdgjax.inference.program_use import SAMPLES
 from fdgjax.run.console import Console, between
@@ -61,12 +62,13 @@ def main(argv: Sequence[str]) -> int:
             f"{args.run} predicts numbers, and these are figures of classes; expected a model that classifies; fdgjax "
             "predict writes predictions beside which labels can be laid"
         )
-    samples = labelled_samples(predictor.facts, args.data)
+    samples = grouped_samples(predictor.facts, args)
     warn_of_training_data(args.run, args.data)
     kept, probabilities, _ = predict_decoded(predictor, samples.pieces)
     labels, domains = samples.labels[kept], [samples.domains[place] for place in kept]
-    found = class_figures(labels, probabilities.argmax(axis=1), predictor.class_names, domains)
-    figures = figures_by_domain(labels, domains, probabilities, predictor.facts.get(THRESHOLD))
+    groups = None if samples.groups is None else samples.groups[kept]
+    found = class_figures(labels, probabilities.argmax(axis=1), predictor.class_names, domains, groups)
+    figures = figures_by_domain(labels, domains, probabilities, predictor.facts.get(THRESHOLD), groups)
     skipped = sorted(set(samples.names) - {samples.names[place] for place in kept})
     console = Console()
     show(found, console, args, len(skipped), SAMPLES[described(predictor.facts)].many)
@@ -80,6 +82,19 @@ def main(argv: Sequence[str]) -> int:
     if args.csv:
         write_text(args.csv, classes_csv(found))
     return 0
+
+
+def grouped_samples(facts: Mapping[str, Any], args: argparse.Namespace) -> LabelledSamples:
+    """The labelled samples, grouped as asked, else as the run's own, if these say their groups; raises like
+    `labelled_samples`."""
+    if args.group or not Workdir(args.run).config.is_file():
+        return labelled_samples(facts, args.data, args.group)
+    own = config_of(args.run, needs_data=False).data.group
+    try:
+        return labelled_samples(facts, args.data, own)
+    except NoGroupError as error:
+        LOGGER.warning(f"{error}; intervals count single samples, unlike the run's")
+        return labelled_samples(facts, args.data)
 
 
 def warn_of_training_data(run: Path, data: Path) -> None:
@@ -109,13 +124,17 @@ def domains_named(own: DataConfig, trained: Path, given: Path) -> set[str]:
 
 
 def figures_by_domain(
-    labels: np.ndarray, domains: Sequence[str], probabilities: np.ndarray, threshold: float | None
+    labels: np.ndarray,
+    domains: Sequence[str],
+    probabilities: np.ndarray,
+    threshold: float | None,
+    groups: np.ndarray | None,
 ) -> dict[str, dict[str, Any]]:
     """The figures of probabilities of all samples, by name, and below `domains` of those of each domain. Those that
     need a threshold are left out for two classes without one."""
-    found = figures_of_samples(labels, probabilities, threshold)
+    found = figures_of_samples(labels, probabilities, threshold, groups)
     each = {
-        name: figures_of_samples(labels[own], probabilities[own], threshold)
+        name: figures_of_samples(labels[own], probabilities[own], threshold, None if groups is None else groups[own])
         for name in sorted(set(domains) - {""})
         if (own := np.array(domains) == name).any()
     }
@@ -142,6 +161,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add_run(parser, "RUN|EXPORT", "folder of a run, with its checkpoints, or of an export")
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="[<domain>/]<class>/*, a table, or a folder of tables")
+    add(
+        "--group",
+        default="",
+        metavar="GROUP",
+        help="like config.data.group: a table's column, or an expression for names",
+    )
     add("--json", type=Path, metavar="FILE", help="all figures as JSON")
     add("--csv", type=Path, metavar="FILE", help="a line for each class, with its row of the confusion matrix")
     return parser.parse_args(argv[1:])

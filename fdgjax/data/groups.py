@@ -11,6 +11,10 @@ import numpy as np
 from fdgjax.utils.errors import UserError
 
 
+class NoGroupError(UserError):
+    """Samples that say nothing of their group."""
+
+
 def numbered(domains: np.ndarray, names: Iterable[str]) -> np.ndarray:
     """The groups of samples, int32 `[samples]`, from the domain of each, int `[samples]`, and the name of its group
     there: two domains share no group."""

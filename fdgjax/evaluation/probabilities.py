@@ -236,7 +236,7 @@ def interval(
 
 
 def figures_of_samples(
-    labels: np.ndarray, probabilities: np.ndarray, threshold: float | None
+    labels: np.ndarray, probabilities: np.ndarray, threshold: float | None, groups: np.ndarray | None = None
 ) -> dict[str, dict[str, Any]]:
     """Every figure that has a value for one model's samples: its `value` and, of few samples, its `interval`, None
     of many and where there is none, see `intervals`.
@@ -245,9 +245,10 @@ def figures_of_samples(
       labels: int `[n]`.
       probabilities: `[n, classes]`.
       threshold: of two classes; None for none.
+      groups: int `[n]`, see `fdgjax.data.groups`; None for samples that are not grouped.
     """
     p = np.asarray(probabilities, np.float64)
-    one = Judged(labels, np.zeros_like(labels), p / p.sum(axis=1, keepdims=True))
+    one = Judged(labels, np.zeros_like(labels), p / p.sum(axis=1, keepdims=True), groups)
     values = present({name: figure_of(FIGURES[name], one.labels, one.probabilities, threshold) for name in FIGURES})
     sure = intervals(Figuring(tuple(values)), threshold, {"": [one]}, seed=0)
     return {name: {"value": value, "interval": sure[interval_key(name)].get("")} for name, value in values.items()}

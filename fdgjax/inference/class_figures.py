@@ -1,7 +1,7 @@
 """How well a model's predictions agree with the labels: accuracy, and figures of each class, with intervals.
 
-Intervals are Wilson's score intervals for a share of n independent trials, at 95 %. They say how far the share may be
-from that on further images drawn like these, not on images of another domain.
+Intervals are Wilson's score intervals for a share of n independent trials, at 95 %; of grouped samples each group is
+one. They say how far the share may be from that on further images drawn like these, not on images of another domain.
 """
 
 from collections.abc import Sequence
@@ -46,13 +46,21 @@ class Evaluated(NamedTuple):
     confusion: np.ndarray
 
 
-def share(right: int, n: int) -> Share:
-    """A share with its interval."""
-    return Share(n, right / n, wilson(right, n)) if n else Share(0, None, None)
+def share(right: np.ndarray, of: np.ndarray, groups: np.ndarray | None) -> Share:
+    """The share of the samples `of` that are `right`, both bool `[n]`, with its interval; groups: int `[n]` or None."""
+    n = int(of.sum())
+    if not n:
+        return Share(0, None, None)
+    value, units = float(right[of].mean()), n if groups is None else len(np.unique(groups[of]))
+    return Share(n, value, wilson(round(value * units), units))
 
 
 def class_figures(
-    true: np.ndarray, predicted: np.ndarray, class_names: Sequence[str], domains: Sequence[str]
+    true: np.ndarray,
+    predicted: np.ndarray,
+    class_names: Sequence[str],
+    domains: Sequence[str],
+    groups: np.ndarray | None = None,
 ) -> Evaluated:
     """The figures of predictions.
 
@@ -60,6 +68,7 @@ def class_figures(
       true, predicted: classes, int `[n]`.
       class_names: of the model.
       domains: of each image; '' for none.
+      groups: int `[n]`, see `fdgjax.data.groups`; None for images that are not grouped.
     """
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
@@ -68,22 +77,22 @@ def class_figures(
     present = np.flatnonzero(confusion.sum(axis=1))
     means = precision_recall_fscore_support(true, predicted, labels=present, average="macro", zero_division=0)
     f1 = precision_recall_fscore_support(true, predicted, labels=labels, zero_division=np.nan)[2]
-    right = np.diag(confusion)
+    right = true == predicted
     classes = [
         ClassFigures(
             name,
-            recall=share(int(right[i]), int(confusion[i].sum())),
-            precision=share(int(right[i]), int(confusion[:, i].sum())),
+            recall=share(right, true == i, groups),
+            precision=share(right, predicted == i, groups),
             f1=None if np.isnan(f1[i]) else float(f1[i]),
         )
         for i, name in enumerate(class_names)
     ]
     of_domain = {name: np.array(domains) == name for name in sorted(set(domains) - {""})}
     return Evaluated(
-        accuracy=share(int(right.sum()), len(true)),
+        accuracy=share(right, np.ones(len(true), bool), groups),
         macro=dict(zip(("precision", "recall", "f1"), map(float, means[:3]), strict=True)),
         classes=classes,
-        domains={name: share(int((true == predicted)[own].sum()), int(own.sum())) for name, own in of_domain.items()},
+        domains={name: share(right, own, groups) for name, own in of_domain.items()},
         confusion=confusion,
     )
 

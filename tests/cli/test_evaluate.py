@@ -184,8 +184,12 @@ def test_images_outside_class_folders_are_counted_in_one_line(
 def test_wilsons_interval_is_the_published_one() -> None:
     """Newcombe (1998), Table I, method 3, without continuity correction."""
     for right, n, low, high in ((81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611)):
-        assert share(right, n).interval == pytest.approx((low, high), abs=5e-5)
-    assert share(0, 0) == (0, None, None)
+        every = np.ones(n, bool)
+        assert share(np.arange(n) < right, every, None).interval == pytest.approx((low, high), abs=5e-5)
+        # Of samples of one group that are alike, each group counts once.
+        times = [np.repeat(each, 3) for each in (np.arange(n) < right, every, np.arange(n))]
+        assert share(*times).interval == pytest.approx((low, high), abs=5e-5)
+    assert share(every, ~every, None) == (0, None, None)
 
 
 def test_figures_of_classes_are_those_counted_by_hand() -> None:

@@ -274,13 +274,17 @@ def make_typed(method: str) -> Config:
 
 def test_a_state_that_was_named_after_all_keys_is_still_found(trial: Trial, tmp_path: Path) -> None:
     own = node_settings(trial, tmp_path)[0]
-    keys = {**experiment_identity(to_plain(trial.terms.config)), "rounds": 0}
+    every = experiment_identity(to_plain(trial.terms.config))
+    keys = {**every, "data": {key: value for key, value in every["data"].items() if key != "group"}, "rounds": 0}
     facts = (keys, trial.terms.class_names, trial.terms.sample_shape, trial.terms.clients, (), None, "")
     earlier = own.states / f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}-client{own.client}"
     now = state_file(own, trial.terms)
     assert now.parent != earlier
     earlier.mkdir(parents=True)
     assert state_file(own, trial.terms) == earlier / now.name
+    data = dataclasses.replace(trial.terms.config.data, group="^p[0-9]")
+    grouped = trial.terms._replace(config=dataclasses.replace(trial.terms.config, data=data))
+    assert state_file(own, grouped).parent not in (earlier, now.parent)
 
 
 def test_terms_travel_as_words(trial: Trial) -> None:

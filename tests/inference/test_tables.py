@@ -4,6 +4,7 @@ import csv
 import datetime
 import json
 import re
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from fdgjax.inference.labelled_samples import labelled_samples
 from fdgjax.inference.new_samples import samples_at
 from fdgjax.inference.program import read_program
 from fdgjax.inference.program_use import use_tables
+from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.hospitals import write_hospitals
 from tests.runs import perceptron
@@ -216,6 +218,32 @@ def test_a_column_that_the_model_does_not_know_may_be_of_any_type(
         assert evaluate(["evaluate", str(run), "--data", str(file)]) == 0
         assert "of 24 rows" in capsys.readouterr().out
     assert said[0] == said[1]
+
+
+def test_intervals_count_the_groups_that_are_asked_for_or_that_the_run_has(
+    run: Path, hospitals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    head, *lines = (hospitals / "north.csv").read_text().splitlines()
+    file, found = tmp_path / "north.csv", tmp_path / "found.json"
+    grouped_lines = [f"{head},patient", *(f"{line},{place // 4}" for place, line in enumerate(lines))]
+    file.write_text("\n".join(grouped_lines) + "\n")
+    widths = []
+    for words in ([], ["--group=patient"]):
+        assert evaluate(["evaluate", str(run), "--data", str(file), "--json", str(found), *words]) == 0
+        shown = json.loads(found.read_text())
+        widths.append([np.ptp(each) for each in (shown["interval"], shown["figures"]["sensitivity"]["interval"])])
+    assert (np.array(widths[1]) > 1.3 * np.array(widths[0])).all()
+    assert evaluate(["evaluate", str(run), "--data", str(hospitals / "north.csv"), "--group=patient"]) == 2
+    assert "lacks the column 'patient' with the groups" in capsys.readouterr().err
+    grouped = tmp_path / "grouped"
+    shutil.copytree(run, grouped)
+    content = read_checked_json(grouped / "config.json")
+    content["config"]["data"]["group"] = "patient"
+    write_checked_json(grouped / "config.json", content)
+    assert evaluate(["evaluate", str(grouped), "--data", str(file), "--json", str(found)]) == 0
+    assert json.loads(found.read_text())["interval"] == shown["interval"]
+    assert evaluate(["evaluate", str(grouped), "--data", str(hospitals / "north.csv")]) == 0
+    assert re.search(r"'patient' with the groups; .*; intervals count single samples", caplog.text)
 
 
 def test_files_like_those_that_were_trained_on_are_read_alike_with_and_without_header_and_labels(

@@ -4,7 +4,6 @@ user's own."""
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -37,29 +36,19 @@ def array_folder(data_dir: str) -> Domains:
     files = by_domain([path for path in list_folder(root).others if path.suffix.lower() == ".npz"])
     if len(files) < 2:
         raise UserError(f"{root} has {len(files)} file(s) .npz; expected {expected}, at least two")
-    return domains_of({domain: with_groups(path) for domain, path in files.items()})
+    return domains_of({domain: read_arrays(path) for domain, path in files.items()})
 
 
-def with_groups(path: Path) -> tuple[np.ndarray, np.ndarray] | tuple[np.ndarray, np.ndarray, np.ndarray]:
+def read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray] | tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The inputs, the labels and, if there are any, the groups of a file; raises like `array_folder`."""
     found = stored_arrays(path)
-    inputs, labels = fields_of(found, path)
-    return (inputs, labels, found[GROUPS]) if GROUPS in found else (inputs, labels)
-
-
-def read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs and labels of a file; raises like `array_folder`."""
-    return fields_of(stored_arrays(path), path)
-
-
-def fields_of(found: Mapping[str, np.ndarray], path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs and labels among the arrays of a file; raises like `array_folder`."""
     if lacking := [name for name in FIELDS if name not in found]:
         raise UserError(
             f"{path} lacks the array '{lacking[0]}', and has {', '.join(found) or 'none'}; expected inputs and labels: "
             "np.savez(file, inputs=..., labels=...)"
         )
-    return found["inputs"], found["labels"]
+    inputs, labels = (found[name] for name in FIELDS)
+    return (inputs, labels, found[GROUPS]) if GROUPS in found else (inputs, labels)
 
 
 def read_inputs(path: Path) -> np.ndarray:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from fdgjax.data.groups import NoGroupError
 from fdgjax.utils.errors import UserError, printable
 
 
@@ -15,7 +16,8 @@ def file_groups(names: Sequence[str], pattern: str) -> list[str]:
       pattern: a regular expression, searched anywhere in a name; such as `^patient\\d+` or `_p(\\d+)_`.
 
     Raises:
-      UserError: an invalid expression, or a name in which it is not found.
+      NoGroupError: a name in which it is not found.
+      UserError: an invalid expression.
     """
     try:
         expression = re.compile(pattern)
@@ -26,7 +28,7 @@ def file_groups(names: Sequence[str], pattern: str) -> list[str]:
     found = [expression.search(name) for name in names]
     first = 1 if expression.groups else 0
     if lacking := [name for name, match in zip(names, found, strict=True) if match is None or match[first] is None]:
-        raise UserError(
+        raise NoGroupError(
             f"config.data.group got '{pattern}', which is not found in the names of {len(lacking):,} of {len(names):,} "
             f"images, such as {printable(lacking[0])}; expected an expression that is in each name"
         )

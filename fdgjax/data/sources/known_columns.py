@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdgjax.data.columns import Column
+from fdgjax.data.groups import NoGroupError
 from fdgjax.data.sources.cells import Cells, cells_of, codes_of, numbers_of
 from fdgjax.utils.errors import LISTED, UserError, printable
 
@@ -25,13 +26,12 @@ def known_cells(
         likewise.
 
     Raises:
-      UserError: a column that is missing; or like `cells_of`.
+      UserError: a column that is missing (of groups a `NoGroupError`); or like `cells_of`.
     """
     found, known = table.column_names, [column.name for column in columns]
-    further = {name: kind for name, kind in ((label, "labels"), (group, "groups")) if name}
-    for name, kind in further.items():
-        if name not in found:
-            raise UserError(f"{path} lacks the column '{name}' with the {kind}; it has: {', '.join(found)}")
+    for name, kind, error in ((label, "labels", UserError), (group, "groups", NoGroupError)):
+        if name and name not in found:
+            raise error(f"{path} lacks the column '{name}' with the {kind}; it has: {', '.join(found)}")
     if lacking := [name for name in known if name not in found]:
         spare = [name for name in found if name not in known]
         raise UserError(
@@ -39,7 +39,8 @@ def known_cells(
             f"{', '.join(lacking)}; it has also: {', '.join(spare) or 'none'}; rename them, or add empty ones "
             "for values that are missing"
         )
-    return cells_of(table.select(list(dict.fromkeys((*known, *further)))), path, missing)
+    used = dict.fromkeys((*known, *filter(None, (label, group))))
+    return cells_of(table.select(list(used)), path, missing)
 
 
 def stored_rows(cells: Mapping[str, Cells], columns: Sequence[Column], path: Path) -> np.ndarray:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fdgjax.data.groups import NoGroupError
 from fdgjax.data.sources.cells import Cells, categories_of, codes_of
 from fdgjax.data.sources.rounding import check_labels_kept
 from fdgjax.utils.errors import UserError, printable
@@ -50,9 +51,10 @@ def numeric_labels(
 
 
 def group_names(cells: Cells, group: str, path: Path) -> list[str]:
-    """The names of the rows' groups, from the cells of the column `group`; raises a `UserError` for a row without."""
+    """The names of the rows' groups, from the cells of the column `group`; raises a `NoGroupError` for a row
+    without."""
     if (row := cells.first_missing()) is not None:
-        raise UserError(
+        raise NoGroupError(
             f"{path} has no '{group}' in line {row}; expected a group in each row; give such rows one of their own"
         )
     texts, places = cells.coded
