@@ -1,6 +1,5 @@
 """A party's own samples, as the terms have them: a folder of images, or a table; and which of them it trains on."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +8,6 @@ import numpy as np
 from fdgjax.config import split_seed_of
 from fdgjax.data.groups import numbered
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
-from fdgjax.data.sources.cells import Cells
 from fdgjax.data.sources.file_groups import file_groups
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
@@ -64,7 +62,7 @@ def groups_of(place: Path, terms: Terms) -> np.ndarray | None:
     if not where.group:
         return None
     if terms.columns:
-        names = group_names(cells_in(place, terms, grouped=True)[where.group], where.group, place)
+        names = group_names(table_reader(where.name)(found_table(place)), where.group, place)
     else:
         names = file_groups([path.name for path, _ in files_of(place, terms.class_names)], where.group)
     return numbered(np.zeros(len(names), np.int32), names)
@@ -120,17 +118,11 @@ def own_table(path: Path, terms: Terms) -> OwnSamples:
     Raises:
       UserError: a file that cannot be read, a column that is missing, or a label that is missing or unknown.
     """
-    cells = cells_in(path, terms)
-    labels = labels_in(cells, terms.config.data.label, terms.class_names, path)
-    return OwnSamples(stored_rows(cells, terms.columns, path), labels)
-
-
-def cells_in(path: Path, terms: Terms, grouped: bool = False) -> Mapping[str, Cells]:
-    """The cells of a table's columns, its label's and, if `grouped`, its group's; raises like `own_table`."""
     where = terms.config.data
     table = table_reader(where.name)(found_table(path))
-    group = where.group if grouped else ""
-    return known_cells(table, path, words_of(where.missing), terms.columns, where.label, group)
+    cells = known_cells(table, path, words_of(where.missing), terms.columns, where.label)
+    labels = labels_in(cells, where.label, terms.class_names, path)
+    return OwnSamples(stored_rows(cells, terms.columns, path), labels)
 
 
 def found_table(path: Path) -> Path:

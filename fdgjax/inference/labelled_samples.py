@@ -59,9 +59,10 @@ def of_tables(facts: Mapping[str, Any], data: Path, group: str) -> LabelledSampl
     columns, reader = columns_of(facts), table_reader(facts.get("dataset", ""))
 
     def read(path: Path) -> Stored:
-        cells = known_cells(reader(path), path, facts["missing"], columns, facts["label"], group)
+        table = reader(path)
+        cells = known_cells(table, path, facts["missing"], columns, facts["label"])
         labels = labels_in(cells, facts["label"], facts["classes"], path)
-        groups = group_names(cells[group], group, path) if group else ()
+        groups = group_names(table, group, path) if group else ()
         return Stored(stored_rows(cells, columns, path), labels, groups)
 
     return of_files(data, SUFFIXES, read)

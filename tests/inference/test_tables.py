@@ -234,7 +234,7 @@ def test_intervals_count_the_groups_that_are_asked_for_or_that_the_run_has(
         widths.append([np.ptp(each) for each in (shown["interval"], shown["figures"]["sensitivity"]["interval"])])
     assert (np.array(widths[1]) > 1.3 * np.array(widths[0])).all()
     assert evaluate(["evaluate", str(run), "--data", str(hospitals / "north.csv"), "--group=patient"]) == 2
-    assert "lacks the column 'patient' with the groups" in capsys.readouterr().err
+    assert "has no column 'patient' with the groups" in capsys.readouterr().err
     grouped = tmp_path / "grouped"
     shutil.copytree(run, grouped)
     content = read_checked_json(grouped / "config.json")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fdgjax.data.columns import Column
-from fdgjax.data.groups import NoGroupError
 from fdgjax.data.sources.cells import Cells, cells_of, codes_of, numbers_of
 from fdgjax.utils.errors import LISTED, UserError, printable
 
@@ -16,22 +15,20 @@ LOGGER = logging.getLogger("fdgjax")
 
 
 def known_cells(
-    table: Any, path: Path, missing: Sequence[str], columns: Sequence[Column], label: str = "", group: str = ""
+    table: Any, path: Path, missing: Sequence[str], columns: Sequence[Column], label: str = ""
 ) -> Mapping[str, Cells]:
     """The cells of the known columns of a table, in whose further columns there may be anything.
 
     Args:
       table: a pyarrow table. path: its file. missing: see `cells_of`.
-      columns: those that are known. label: the column of the labels; '' for rows without. group: that of their groups,
-        likewise.
+      columns: those that are known. label: the column of the labels; '' for rows without.
 
     Raises:
-      UserError: a column that is missing (of groups a `NoGroupError`); or like `cells_of`.
+      UserError: a column that is missing; or like `cells_of`.
     """
     found, known = table.column_names, [column.name for column in columns]
-    for name, kind, error in ((label, "labels", UserError), (group, "groups", NoGroupError)):
-        if name and name not in found:
-            raise error(f"{path} lacks the column '{name}' with the {kind}; it has: {', '.join(found)}")
+    if label and label not in found:
+        raise UserError(f"{path} lacks the column '{label}' with the labels; it has: {', '.join(found)}")
     if lacking := [name for name in known if name not in found]:
         spare = [name for name in found if name not in known]
         raise UserError(
@@ -39,8 +36,7 @@ def known_cells(
             f"{', '.join(lacking)}; it has also: {', '.join(spare) or 'none'}; rename them, or add empty ones "
             "for values that are missing"
         )
-    used = dict.fromkeys((*known, *filter(None, (label, group))))
-    return cells_of(table.select(list(used)), path, missing)
+    return cells_of(table.select(list(dict.fromkeys((*known, *([label] if label else []))))), path, missing)
 
 
 def stored_rows(cells: Mapping[str, Cells], columns: Sequence[Column], path: Path) -> np.ndarray:

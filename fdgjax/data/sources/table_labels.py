@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fdgjax.data.groups import NoGroupError
-from fdgjax.data.sources.cells import Cells, categories_of, codes_of
+from fdgjax.data.sources.cells import TEXT_MISSING, Cells, categories_of, codes_of, first_line
 from fdgjax.data.sources.rounding import check_labels_kept
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.words import spelt_apart
@@ -50,15 +51,21 @@ def numeric_labels(
     return (label,), found
 
 
-def group_names(cells: Cells, group: str, path: Path) -> list[str]:
-    """The names of the rows' groups, from the cells of the column `group`; raises a `NoGroupError` for a row
-    without."""
-    if (row := cells.first_missing()) is not None:
+def group_names(table: Any, group: str, path: Path) -> list[str]:
+    """The names of the groups of a pyarrow table's rows, from the column `group`, which may be of any type.
+
+    Raises:
+      NoGroupError: no such column, or a row without a value.
+    """
+    if group not in table.column_names:
+        raise NoGroupError(f"{path} has no column '{group}' with the groups; it has: {', '.join(table.column_names)}")
+    names = [str(value).strip() for value in table.column(group).to_pylist()]
+    if (lacking := next((row for row, name in enumerate(names) if name in TEXT_MISSING), None)) is not None:
         raise NoGroupError(
-            f"{path} has no '{group}' in line {row}; expected a group in each row; give such rows one of their own"
+            f"{path} has no '{group}' in line {first_line(table) + lacking}; expected a group in each row; give such "
+            "rows one of their own"
         )
-    texts, places = cells.coded
-    return [texts[place] for place in places.tolist()]
+    return names
 
 
 def check_filled(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> None:

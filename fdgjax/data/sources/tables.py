@@ -88,7 +88,7 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
         numeric labels that float32 rounds by much of their spread; text among numbers; two spellings of a column's
         name; no column besides the label.
     """
-    cells, left = used_cells(tables, options)
+    cells, left, names_of_groups = used_cells(tables, options)
     labels = {domain: own[options.label] for domain, own in cells.items()}
     classes: tuple[str, ...]
     classes, of_label = (numeric_labels if options.numeric else class_labels)(options.label, tables.files, labels)
@@ -110,18 +110,21 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
         domain_names=tuple(cells),
         class_names=classes,
         columns=tuple(columns),
-        groups=numbered(domains, names_of_groups(cells, options.group, tables.files)) if options.group else None,
+        groups=numbered(domains, names_of_groups) if options.group else None,
     )
 
 
-def names_of_groups(cells: Mapping[str, Mapping[str, Cells]], group: str, files: Mapping[str, Path]) -> list[str]:
-    """The name of each row's group, from the column `group` of each domain; raises a `UserError` for a row without."""
-    return [name for domain, own in cells.items() for name in group_names(own[group], group, files[domain])]
+class Used(NamedTuple):
+    """cells: of each domain's columns that are used. left: the names of all of these but the label. groups: the name of
+    each row's group; empty for rows that are not grouped."""
+
+    cells: Mapping[str, Mapping[str, Cells]]
+    left: Sequence[str]
+    groups: Sequence[str]
 
 
-def used_cells(tables: Tables, options: TableOptions) -> tuple[Mapping[str, Mapping[str, Cells]], Sequence[str]]:
-    """The cells of each domain's columns that are used, and the names of all of these but the label and the group.
-    Other columns may be of any type.
+def used_cells(tables: Tables, options: TableOptions) -> Used:
+    """What is used of the tables. Other columns may be of any type.
 
     Raises:
       UserError: like `read_tables`, except for what cells have.
@@ -131,18 +134,18 @@ def used_cells(tables: Tables, options: TableOptions) -> tuple[Mapping[str, Mapp
     check_names(tables.files, each)
     names = list(dict.fromkeys(name for own in each.values() for name in own))
     check_options(options, names, tables.files, each)
-    apart = {options.label, *([options.group] if options.group else [])}
+    apart = list(filter(None, (options.label, options.group)))
     left = [name for name in names if name not in apart and name not in options.ignored]
     if not left:
-        raise UserError(
-            f"the tables have no column besides {' and '.join(map(repr, sorted(apart)))}; expected at least one"
-        )
-    used = {*apart, *left}
+        raise UserError(f"the tables have no column besides {' and '.join(map(repr, apart))}; expected at least one")
+    used = {options.label, *left}
     cells = {
         domain: cells_of(own.select([name for name in each[domain] if name in used]), path, options.missing)
         for (domain, own), path in zip(found.items(), tables.files.values(), strict=True)
     }
-    return cells, left
+    grouped = found if options.group else {}
+    groups = [name for d, own in grouped.items() for name in group_names(own, options.group, tables.files[d])]
+    return Used(cells, left, groups)
 
 
 def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], *, categorical: bool) -> Column:

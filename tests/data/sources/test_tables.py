@@ -296,10 +296,15 @@ MISTAKES: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
         r"b.csv has no column 'pain' \(config.data.group\); it has: sick, age",
     ),
     "a row without a group": ({}, {"group": "pain"}, r"south.csv has no 'pain' in line 3; expected a group in each"),
+    "a word for none": (
+        {"north.csv": NORTH.replace("typical", "NA")},
+        {"group": "pain"},
+        r"north.csv has no 'pain' in line 2; expected a group in each",
+    ),
     "nothing beside the label and the group": (
         {f"{name}.csv": "sick,pain\nno,a\nyes,b\n" for name in ("north", "south")},
         {"group": "pain"},
-        "no column besides 'pain' and 'sick'",
+        "no column besides 'sick' and 'pain'",
     ),
     "an unknown option": ({}, {"ignored": ("weight",)}, "unknown column of config.data.ignored 'weight'"),
 }
@@ -315,9 +320,9 @@ def test_texts_with_commas_may_be_declared_categories_or_stand_among_words(tmp_p
 
 def test_a_group_is_a_value_of_one_domain_and_no_input(tmp_path: Path) -> None:
     rows = "patient,age,sick\n{a},40,no\n{b},50,yes\n{a},41,no\n"
-    data = loaded(
-        written(tmp_path, {"a.csv": rows.format(a="x", b="y"), "b.csv": rows.format(a="1.0", b="x")}), group="patient"
-    )
+    # Names of groups are words, whatever numbers they may be.
+    files = {"a.csv": rows.format(a="x", b="1e39"), "b.csv": rows.format(a="7", b="007")}
+    data = loaded(written(tmp_path, files), group="patient")
     assert data.columns == (Column("age"),)
     assert data.groups is not None
     same = data.groups[:, None] == data.groups
