@@ -288,24 +288,6 @@ MISTAKES: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
         {},
         r"column 'born' of .*b.csv has '1/2/1990' in line 3, a date",
     ),
-    "an unknown group": ({}, {"group": "patient"}, "unknown column of config.data.group 'patient'"),
-    "a group that is the label": ({}, {"group": "sick"}, "config.data.group got 'sick', which is config.data.label"),
-    "a table without the group": (
-        {"b.csv": "sick,age\nno,3\nyes,4\n"},
-        {"group": "pain"},
-        r"b.csv has no column 'pain' \(config.data.group\); it has: sick, age",
-    ),
-    "a row without a group": ({}, {"group": "pain"}, r"south.csv has no 'pain' in line 3; expected a group in each"),
-    "a word for none": (
-        {"north.csv": NORTH.replace("typical", "NA")},
-        {"group": "pain"},
-        r"north.csv has no 'pain' in line 2; expected a group in each",
-    ),
-    "nothing beside the label and the group": (
-        {f"{name}.csv": "sick,pain\nno,a\nyes,b\n" for name in ("north", "south")},
-        {"group": "pain"},
-        "no column besides 'sick' and 'pain'",
-    ),
     "an unknown option": ({}, {"ignored": ("weight",)}, "unknown column of config.data.ignored 'weight'"),
 }
 
@@ -316,19 +298,6 @@ def test_texts_with_commas_may_be_declared_categories_or_stand_among_words(tmp_p
     assert data.columns == (Column("risks", ("1,2", "1,3", "2")),)
     written(tmp_path, {"a.csv": "risks;sick\n1,2;no\nnone;yes\n"})
     assert loaded(tmp_path).columns == (Column("risks", ("1,2", "1,3", "none")),)
-
-
-def test_a_group_is_a_value_of_one_domain_and_no_input(tmp_path: Path) -> None:
-    rows = "patient,age,sick\n{a},40,no\n{b},50,yes\n{a},41,no\n"
-    # Names of groups are words, whatever numbers they may be.
-    files = {"a.csv": rows.format(a="x", b="1e39"), "b.csv": rows.format(a="7", b="007")}
-    data = loaded(written(tmp_path, files), group="patient")
-    assert data.columns == (Column("age"),)
-    assert data.groups is not None
-    same = data.groups[:, None] == data.groups
-    together = np.zeros((6, 6), bool)
-    together[np.ix_([0, 2], [0, 2])] = together[np.ix_([3, 5], [3, 5])] = together[1, 1] = together[4, 4] = True
-    np.testing.assert_array_equal(same, together)
 
 
 def test_dates_may_be_declared_categories_and_codes_that_are_no_dates_are_categories(tmp_path: Path) -> None:
