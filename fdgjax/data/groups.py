@@ -23,6 +23,11 @@ def numbered(domains: np.ndarray, names: Iterable[str]) -> np.ndarray:
     return np.array([numbers[one] for one in each], np.int32)
 
 
+def one_of_each(rows: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
+    """One of the rows for each group among them; all rows of samples that are not grouped. groups: int `[samples]`."""
+    return rows if groups is None else rows[np.unique(groups[rows], return_index=True)[1]]
+
+
 def random_parts(
     rows: np.ndarray, sizes: Sequence[int], rng: np.random.Generator, groups: np.ndarray | None, whose: str
 ) -> list[np.ndarray]:

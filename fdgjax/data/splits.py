@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fdgjax.data.groups import equal_parts, random_parts
+from fdgjax.data.groups import equal_parts, one_of_each, random_parts
 from fdgjax.data.sources.domains import Domains
 from fdgjax.utils.errors import UserError, unknown
 
@@ -89,7 +89,7 @@ def split_domains(
     parts_of = np.full(kinds, each)
     parts_of[largest_first[:extra]] += 1
     for source, of_domain, parts in zip(sources, rows, parts_of, strict=True):
-        units = len(of_domain if groups is None else np.unique(groups[of_domain]))
+        units = len(one_of_each(of_domain, groups))
         if units < parts:
             kind = "samples" if groups is None else "group(s) of samples"
             raise UserError(

@@ -9,6 +9,7 @@ import numpy as np
 
 from fdgjax.contract import Execution, Method, Model, Variables
 from fdgjax.data.federation import Federation, Partition, Rows
+from fdgjax.data.groups import one_of_each
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.clients import over_clients, repeat_of
 from fdgjax.engine.local import LocalData, samples_of
@@ -99,8 +100,7 @@ class Judged(NamedTuple):
 
     def at(self, places: np.ndarray) -> "Judged":
         """Some of the samples."""
-        groups = None if self.groups is None else self.groups[places]
-        return Judged(self.labels[places], self.domains[places], self.probabilities[places], groups)
+        return Judged(*jax.tree.map(lambda leaf: leaf[places], self))
 
 
 def judged(found: np.ndarray, rows: Sequence[np.ndarray], data: Domains) -> list[Judged]:
@@ -116,8 +116,7 @@ def judged(found: np.ndarray, rows: Sequence[np.ndarray], data: Domains) -> list
 
 def pooled(models: Sequence[Judged]) -> Judged:
     """The samples of all models together."""
-    grouped = models[0].groups is not None
-    return Judged(*(np.concatenate(column) for column in zip(*(one[: 3 + grouped] for one in models), strict=True)))
+    return Judged(*jax.tree.map(lambda *leaves: np.concatenate(leaves), *models))
 
 
 def measure_probabilities(
@@ -225,9 +224,9 @@ def interval(
     if not there:
         return None
     if figure.share_of is not None:
-        share, of_class = mean_over(figure, threshold, there), there[0].at(there[0].labels == figure.share_of)
+        share, of_class = mean_over(figure, threshold, there), np.flatnonzero(there[0].labels == figure.share_of)
         assert share is not None, "each of them has a value"
-        units = len(of_class.labels if of_class.groups is None else np.unique(of_class.groups))
+        units = len(one_of_each(of_class, there[0].groups))
         return wilson(round(share * units), units)
     if counts is None:
         return None

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 from fdgjax.config import Config, ModelConfig
 from fdgjax.config.privacy import Protection
 from fdgjax.data.federation import Partition
+from fdgjax.data.groups import one_of_each
 from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import SplitSpec
 from fdgjax.data.sources.domains import Domains
@@ -63,14 +63,14 @@ def image_facts(data: Domains, part: Partition) -> dict[str, Any]:
     """
     held = part.test if any(map(len, part.test)) else part.validation
     shown = np.concatenate([*held, part.target])
-    validation, test = (list(map(partial(ones_of_groups, data), rows)) for rows in (part.validation, part.test))
+    validation, test = ([one_of_each(own, data.groups) for own in rows] for rows in (part.validation, part.test))
     counts = {
         "id_accuracy": mean_of_clients(validation),
-        "ood_accuracy": float(len(ones_of_groups(data, part.target))),
+        "ood_accuracy": float(len(one_of_each(part.target, data.groups))),
         "all_accuracy": float(sum(map(len, test))),
         "avg_accuracy": mean_of_clients(test),
     }
-    grouped = {} if data.groups is None else {"groups_by_domain": by_domain(data, ones_of_groups(data, shown))}
+    grouped = {} if data.groups is None else {"groups_by_domain": by_domain(data, one_of_each(shown, data.groups))}
     return {
         "images_by_domain": by_domain(data, shown),
         **grouped,
@@ -82,11 +82,6 @@ def by_domain(data: Domains, rows: np.ndarray) -> dict[str, int]:
     """The number of rows of each domain that has any."""
     counted = np.bincount(data.domains[rows], minlength=len(data.domain_names))
     return {name: int(n) for name, n in zip(data.domain_names, counted, strict=True) if n}
-
-
-def ones_of_groups(data: Domains, rows: np.ndarray) -> np.ndarray:
-    """One of the rows for each group among them; all of samples that are not grouped."""
-    return rows if data.groups is None else rows[np.unique(data.groups[rows], return_index=True)[1]]
 
 
 def mean_of_clients(samples: Sequence[np.ndarray]) -> float:

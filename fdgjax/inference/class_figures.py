@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fdgjax.data.groups import one_of_each
 from fdgjax.evaluation.statistics import LEVEL, wilson
 
 Interval = tuple[float, float]
@@ -51,7 +52,7 @@ def share(right: np.ndarray, of: np.ndarray, groups: np.ndarray | None) -> Share
     n = int(of.sum())
     if not n:
         return Share(0, None, None)
-    value, units = float(right[of].mean()), n if groups is None else len(np.unique(groups[of]))
+    value, units = float(right[of].mean()), len(one_of_each(np.flatnonzero(of), groups))
     return Share(n, value, wilson(round(value * units), units))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fdgjax.data.groups import numbered
 from fdgjax.data.sources.array_files import read_arrays
-from fdgjax.data.sources.arrays import check_one_each
+from fdgjax.data.sources.arrays import check_one_each, group_words
 from fdgjax.data.sources.file_groups import file_groups
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
@@ -81,9 +81,7 @@ def of_arrays(facts: Mapping[str, Any], data: Path, group: str) -> LabelledSampl
             whole = np.issubdtype(labels.dtype, np.number)
             found = f" from {labels.min()} to {labels.max()}" if whole else ""
             raise UserError(f"{path} has labels {labels.dtype}{found}; expected whole numbers from 0 to {classes - 1}")
-        for each in groups:
-            check_one_each(str(path), inputs, each, "groups")
-        return Stored(inputs, labels, [str(one) for each in groups for one in each.tolist()])
+        return Stored(inputs, labels, group_words(str(path), inputs, *groups) if groups else ())
 
     return of_files(data, (".npz",), read)
 

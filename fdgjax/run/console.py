@@ -109,7 +109,11 @@ class Console:
             cells = ["", shown] if unseen else [shown, *[""] * (len(columns) - 1)]
             numbers = [each.get(name, 0) for each in counted.values()]
             cells += [f"{number:,}" if number else "" for number in numbers]
-            sure = "{:.3f} to {:.3f}".format(*wilson(round(value * numbers[-1]), numbers[-1])) if numbers[-1] else ""
+            sure = (
+                "{:.3f} to {:.3f}".format(*wilson(round(value * numbers[-1]), numbers[-1]))
+                if numbers[-1] and not std
+                else ""
+            )
             table.add_row(f"{name} (unseen)" if unseen else name, *cells, *[sure] * (not std))
         self.show(table)
         if rest := {key: summary[key] for key in HEADLINES if key in summary and key not in columns}:

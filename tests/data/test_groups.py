@@ -11,36 +11,27 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fdgjax.config import make_config, read_config
-from fdgjax.data.federation import Partition
 from fdgjax.data.groups import equal_parts, numbered, random_parts
-from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.file_groups import file_groups
 from fdgjax.experiments import build, image_facts
 from fdgjax.utils.errors import UserError
+from tests.data.test_protocols import split
 from tests.toys import domains_of
 
 LAW = settings(derandomize=True, deadline=None, max_examples=40)
 COUNTS = st.lists(st.integers(1, 9), min_size=3, max_size=20)
 
 
-def generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
 def grouped(sizes: tuple[int, ...], largest: int, seed: int) -> Domains:
     """Domains of these sizes, in each of which groups of up to `largest` samples are mixed."""
-    data, rng = domains_of(sizes), generator(seed)
+    data, rng = domains_of(sizes), np.random.default_rng(seed)
     names = np.zeros(len(data.domains), int)
     for domain, size in enumerate(sizes):
         repeated = np.repeat(np.arange(size), rng.integers(1, largest + 1, size))[:size]
         names[data.domains == domain] = rng.permutation(repeated)
     return data._replace(groups=numbered(data.domains, map(str, names)))
-
-
-def split(data: Domains, protocol: str, **chosen: Any) -> Partition:
-    usual: dict[str, Any] = {"target": "west", "validation": 0.25, "test": 0.25}
-    return PROTOCOLS[protocol].split(data, SplitSpec(**usual | chosen))
 
 
 @LAW
@@ -76,10 +67,10 @@ def test_no_group_is_in_two_parts_or_at_two_clients(
 @LAW
 @given(counts=COUNTS, first=st.integers(1, 12), second=st.integers(1, 12), seed=st.integers(0, 99))
 def test_parts_are_as_large_as_whole_groups_allow(counts: list[int], first: int, second: int, seed: int) -> None:
-    groups = generator(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
     rows = np.arange(len(groups))
     try:
-        parts = random_parts(rows, [first, second], generator(seed), groups, "a client")
+        parts = random_parts(rows, [first, second], np.random.default_rng(seed), groups, "a client")
     except UserError:
         assert first + second >= len(rows) - max(counts)
         return
@@ -95,8 +86,8 @@ def test_parts_are_as_large_as_whole_groups_allow(counts: list[int], first: int,
 @LAW
 @given(counts=COUNTS, count=st.integers(1, 6), seed=st.integers(0, 99))
 def test_clients_share_groups_as_equally_as_their_sizes_allow(counts: list[int], count: int, seed: int) -> None:
-    groups = generator(seed).permutation(np.repeat(np.arange(len(counts)), counts))
-    parts = equal_parts(np.arange(len(groups)), count, generator(seed), groups)
+    groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    parts = equal_parts(np.arange(len(groups)), count, np.random.default_rng(seed), groups)
     sizes = [len(part) for part in parts]
     assert sum(sizes) == len(groups)
     assert max(sizes) - min(sizes) <= max(counts)
@@ -107,7 +98,7 @@ def test_clients_share_groups_as_equally_as_their_sizes_allow(counts: list[int],
 @given(size=st.integers(4, 60), asked=st.integers(1, 3), seed=st.integers(0, 99))
 def test_groups_of_single_samples_are_split_as_samples_are(size: int, asked: int, seed: int) -> None:
     rows = np.arange(size)
-    each, whole = (random_parts(rows, [asked], generator(seed), groups, "") for groups in (rows, None))
+    each, whole = (random_parts(rows, [asked], np.random.default_rng(seed), groups, "") for groups in (rows, None))
     for own, expected in zip(each, whole, strict=True):
         np.testing.assert_array_equal(own, expected)
 

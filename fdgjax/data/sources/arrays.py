@@ -49,7 +49,7 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
     pairs = {f"{name}": checked_arrays(name, pair) for name, pair in arrays.items()}
     check_alike(pairs)
     domains = np.repeat(np.arange(len(pairs), dtype=np.int32), [len(own) for _, own in pairs.values()])
-    groups = checked_groups(arrays, domains)
+    groups = checked_groups(arrays, pairs, domains)
     labels, inputs = checked_labels(pairs), np.concatenate([inputs for inputs, _ in pairs.values()])
     if labels.dtype == np.float32:
         if classes is not None:
@@ -120,24 +120,36 @@ def check_one_each(whose: str, inputs: np.ndarray, labels: np.ndarray, kind: str
         raise UserError(f"{whose} has {kind} {list(labels.shape)} for {len(inputs)} samples; expected one each")
 
 
-def checked_groups(arrays: Arrays, domains: np.ndarray) -> np.ndarray | None:
-    """The groups of all samples, int32, whose domains are given; None for none. Raises like `domains_of`."""
-    given = {name: np.asarray(own[2]) for name, own in arrays.items() if len(own) == 3}
+def group_words(whose: str, inputs: np.ndarray, groups: Any) -> list[str]:
+    """The names of the groups of samples; raises a `UserError` unless there is a word or a whole number for each.
+    whose: the data or file in words."""
+    own = np.asarray(groups)
+    check_one_each(whose, inputs, own, "groups")
+    if not all(isinstance(one, str | int) for one in own.tolist()):
+        raise UserError(
+            f"{whose} has groups of {own.dtype}, such as {own[0]!r}; expected a word or a whole number for each sample"
+        )
+    return [str(one) for one in own.tolist()]
+
+
+def checked_groups(
+    arrays: Arrays, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]], domains: np.ndarray
+) -> np.ndarray | None:
+    """The groups of all samples, int32; None if no domain has any. Raises like `domains_of`.
+
+    Args:
+      arrays: as they are given. pairs: their inputs and labels, checked. domains: of each sample.
+    """
+    given = {f"{name}": own[2] for name, own in arrays.items() if len(own) == 3}
     if not given:
         return None
-    if lacking := [name for name in arrays if name not in given]:
+    if lacking := [name for name in pairs if name not in given]:
         raise UserError(
             f"data['{lacking[0]}'] has no groups, and data['{next(iter(given))}'] has; expected (inputs, labels, "
             "groups) of each domain, or of none"
         )
-    for name, own in given.items():
-        check_one_each(f"data['{name}']", np.asarray(arrays[name][0]), own, "groups")
-        if not all(isinstance(one, str | int) for one in own.tolist()):
-            raise UserError(
-                f"data['{name}'] has groups of {own.dtype}, such as {own[0]!r}; expected a word or a whole number for "
-                "each sample"
-            )
-    return numbered(domains, (str(one) for own in given.values() for one in own.tolist()))
+    words = (group_words(f"data['{name}']", inputs, given[name]) for name, (inputs, _) in pairs.items())
+    return numbered(domains, [word for own in words for word in own])
 
 
 def checked_labels(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
