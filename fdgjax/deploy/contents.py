@@ -13,13 +13,14 @@ from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, no_samples
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR
+from fdgjax.deploy.wire import GROUPS, OWN, SELECTED, UNSEEN, WORKDIR
 from fdgjax.evaluation.metrics import measure_probe
 
 FACTS: Mapping[str, str] = {
     "accepted": "the last round in which the server used this client's message",
     "compiled": "how many programs the node compiled",
     "elsewhere": "names of variables that only the server changes",
+    "groups": "the number of groups among the samples of each table that was counted, where samples are grouped",
     "largest": "the largest magnitude of the message's numbers",
     "loss": "the mean training loss",
     "privacy_epsilon": "how much privacy the node has spent, in place of the loss where samples are protected",
@@ -48,7 +49,7 @@ KINDS: Mapping[str, Kind] = {
     "join": Kind("when a node connects", (), ("samples", *WORK)),
     "describe": Kind("once, before the first round", (), WORK),
     "train": Kind("in each round", PROGRESS, ("loss", "largest", "round", "samples", *WORK)),
-    "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED, WORKDIR), ("withheld", *WORK)),
+    "evaluate": Kind("after every few rounds", (*PROGRESS, SELECTED, WORKDIR), ("withheld", GROUPS, *WORK)),
     "finish": Kind("once, after the last round", (*PROGRESS, SELECTED, WORKDIR), ("written", SELECTED, *WORK)),
 }
 """The messages, by a request's `action`."""
@@ -85,13 +86,15 @@ def contents_of(terms: Terms) -> Contents:
 
 
 def kinds_of(terms: Terms) -> Mapping[str, Kind]:
-    """The kinds of messages, which have what was spent in place of the loss where samples are protected, and the unseen
-    party's evaluation, if there is one."""
+    """The kinds of messages, which have what was spent in place of the loss where samples are protected, no number of
+    groups unless samples are grouped, and the unseen party's evaluation, if there is one."""
     train, evaluate = KINDS["train"], KINDS["evaluate"]
     if guards_samples(terms.config):
         train = train._replace(up=tuple("privacy_epsilon" if fact == "loss" else fact for fact in train.up))
+    if not terms.config.data.group:
+        evaluate = evaluate._replace(up=tuple(fact for fact in evaluate.up if fact != GROUPS))
     left_out = evaluate._replace(when=f"{evaluate.when}, of client {terms.unseen}, which trains nothing")
-    return {**KINDS, "train": train, **({} if terms.unseen is None else {LEFT_OUT: left_out})}
+    return {**KINDS, "train": train, "evaluate": evaluate, **({} if terms.unseen is None else {LEFT_OUT: left_out})}
 
 
 def evaluation_of(server: ServerPrograms) -> tuple[Leaves, Leaves]:

@@ -2,6 +2,7 @@
 evaluated all models, so that its figures are a simulation's.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.terms import Terms, to_words
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, WORKDIR, Fact, Reply, Request, Say, Transport
+from fdgjax.deploy.wire import GROUPS, OWN, SELECTED, UNSEEN, WORKDIR, Fact, Reply, Request, Say, Transport
 from fdgjax.evaluation.metrics import Metrics, Record, accuracy_by_client, figures, measure
 from fdgjax.evaluation.tally import BINS, Tallies, Tally
 from fdgjax.run.selected import chosen_round, keeps_state
@@ -25,6 +26,8 @@ OF_UNSEEN = "unseen_model_client_accuracy"
 """A record's key: the accuracy of the model for an unseen domain on each client's own held-out samples."""
 COUNTED = "evaluated_samples"
 """A record's key: how many samples each figure was counted on, by table and party."""
+GROUPED = "evaluated_groups"
+"""A record's key: of how many groups these samples were, where they are grouped."""
 SAME_VERSION = "install the server's version of fdgjax at the node"
 
 
@@ -70,7 +73,10 @@ def make_evaluation(
             if withheld := reply.error or too_few(str(reply.facts.get("withheld", ""))):
                 say(f"client {reply.client} sends no figures: {withheld}")
         replies = {reply.client: reply.arrays for reply in told if not reply.error}
-        return {**figures_of(replies, terms, count), **sample_counts(replies)}
+        groups = {reply.client: groups_in(reply, terms) for reply in told if not reply.error}
+        sizes = {COUNTED: by_table({party: sample_counts(own) for party, own in replies.items()})}
+        sizes |= {GROUPED: by_table(groups)}
+        return {**figures_of(replies, terms, count), **{key: found for key, found in sizes.items() if found}}
 
     return evaluate
 
@@ -81,6 +87,7 @@ def plausible(reply: Reply, terms: Terms, models: int) -> Reply:
     try:
         if has_predictions(terms):
             check_counts(reply.arrays, {"source": 1, "test": 1, "target": models, "adapted": models})
+            groups_in(reply, terms)
         else:
             check_probes(reply.arrays)
     except UserError as error:
@@ -124,18 +131,48 @@ def check_probes(arrays: Leaves) -> None:
 
 def too_few(withheld: str) -> str:
     """Why a node sends no counts of some of its tables, by their names in `Tallies`; '' for no such tables."""
-    words = "it evaluates on fewer samples than `smallest` in its node-config"
+    words = "it evaluates on fewer samples, or groups of samples, than `smallest` in its node-config"
     return f"{words} (by default {SMALLEST}): {withheld}" if withheld else ""
 
 
-def sample_counts(replies: Mapping[int, Leaves]) -> Record:
-    """How many samples were counted, by table and party."""
+def sample_counts(arrays: Leaves) -> dict[str, int]:
+    """How many samples were counted, by table."""
+    totals = {path.split(".")[1]: total for path, total in arrays.items() if path.endswith(".total")}
+    return {table: int(np.sum(np.asarray(total)[0])) for table, total in totals.items()}
+
+
+def groups_in(reply: Reply, terms: Terms) -> dict[str, int]:
+    """Of how many groups these samples were, by table; nothing where they are not grouped.
+
+    Raises:
+      UserError: no number for a table, or more groups than samples.
+    """
+    if not terms.config.data.group or not has_predictions(terms) or reply.error:
+        return {}
+    samples = sample_counts(reply.arrays)
+    try:
+        found = json.loads(str(reply.facts.get(GROUPS)))
+    except (ValueError, RecursionError):
+        found = None
+    if (
+        not isinstance(found, dict)
+        or found.keys() != samples.keys()
+        or not all(type(number) is int and 0 < number <= samples[table] for table, number in found.items())
+    ):
+        raise UserError(
+            f"its evaluation has no numbers of groups for its counts of {', '.join(samples)}; expected one "
+            f"for each of them, of no more groups than samples; {SAME_VERSION}"
+        )
+    return found
+
+
+def by_table(each: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Numbers of parties' tables, by table and party."""
     found: dict[str, dict[str, int]] = {}
-    for party, arrays in sorted(replies.items()):
-        for path, total in arrays.items():
-            if path.endswith(".total"):
-                found.setdefault(path.split(".")[1], {})[str(party)] = int(np.sum(np.asarray(total)[0]))
-    return {COUNTED: found} if found else {}
+    for party, sizes in sorted(each.items()):
+        for table, size in sizes.items():
+            found.setdefault(table, {})[str(party)] = size
+    return found
 
 
 def probe_metrics(arrays: Leaves) -> Metrics:

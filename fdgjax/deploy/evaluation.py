@@ -16,7 +16,7 @@ from fdgjax.data.federation import Federation, pad_rows
 from fdgjax.data.sources.domains import Domains
 from fdgjax.deploy.leaves import Leaves, by_path
 from fdgjax.deploy.own_samples import OwnParts
-from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, as_data, federation_of
+from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, as_data, federation_of, joined
 from fdgjax.engine.round import State
 from fdgjax.evaluation.evaluating import of_representations
 from fdgjax.evaluation.metrics import Metrics, figures
@@ -26,15 +26,19 @@ from fdgjax.methods import METHODS
 from fdgjax.utils.random import any_key
 
 SMALLEST = 10
-"""The smallest number of samples of which a node sends counts, unless its settings have another."""
+"""The smallest number of samples, or of groups, of which a node sends counts, unless its settings have another."""
+TABLES = ("source", "test", "target")
+"""The tables that a node evaluates on, by their names in `Tallies`."""
 
 
 class Counted(NamedTuple):
     """A node's reply. arrays: counts by path, or the accuracies of linear probes by their percentage of labels.
-    withheld: the tables of which nothing is sent, as they have some samples, but fewer than the smallest number."""
+    withheld: the tables of which nothing is sent, as they have some samples, but fewer than the smallest number. units:
+    the number of groups, or of samples that are not grouped, of each table that was counted."""
 
     arrays: Leaves
-    withheld: tuple[str, ...] = ()
+    withheld: tuple[str, ...]
+    units: Mapping[str, int]
 
 
 Evaluate = Callable[[PyTree, PyTree, int], Counted]
@@ -68,12 +72,12 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
       agreed: what is evaluated.
       parts: the node's samples.
       party: its number.
-      smallest: of a table with fewer samples nothing is sent.
+      smallest: of a table with fewer samples, or groups, nothing is sent.
     """
     terms, config = agreed.terms, agreed.terms.config
     unseen = party == terms.unseen
     tables = [parts.validation, parts.test, parts.target if unseen else parts.validation]
-    samples = OwnSamples(*(np.concatenate(each) for each in zip(*tables, strict=True)))
+    samples, units = joined(tables), dict(zip(TABLES, (own.units for own in tables), strict=True))
     ends = np.cumsum([len(own.labels) for own in tables])
     validation, test, target = np.split(np.arange(ends[-1]), ends[:-1])
     federation = evaluated(agreed, samples)._replace(
@@ -81,7 +85,8 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
     )
     method, execution = as_given(agreed.method, adapts=unseen), agreed.plan.execution
     if not has_predictions(terms):
-        return probed(agreed, method, as_data(samples, terms), federation, target, smallest)
+        enough = units["target"] >= smallest
+        return probed(agreed, method, as_data(samples, terms), federation, target if enough else None)
     observe = compile_evaluation(method, agreed.client.whole, evaluation_settings(config, execution), domains=1)
 
     def evaluate(own: PyTree, models: PyTree, round_: int) -> Counted:
@@ -92,7 +97,7 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
         )
         if models is None:
             found = found._replace(target=None, adapted=None)
-        return counted(found, smallest)
+        return counted(found, units | {"adapted": units["target"]}, smallest)
 
     return evaluate
 
@@ -108,18 +113,22 @@ def state_of(agreed: Agreed, clients: PyTree, models: PyTree, round_: int) -> St
     return State(jnp.uint32(agreed.terms.config.seed), jnp.int32(round_), models, clients, {})
 
 
-def counted(found: Any, smallest: int) -> Counted:
-    """The counts of the tables of some `Tallies` that have enough samples; one that is None was not asked for."""
-    sizes = {name: float(np.sum(own.total[0])) for name, own in found._asdict().items() if isinstance(own, Tally)}
-    withheld = tuple(name for name, size in sizes.items() if 0 < size < smallest)
-    kept = found._replace(**{name: None for name, size in sizes.items() if size < max(smallest, 1)})
-    return Counted(by_path(kept), withheld)
+def counted(found: Any, units: Mapping[str, int], smallest: int) -> Counted:
+    """The counts of the tables of some `Tallies` that have enough samples, or groups of them, by `units`; one that is
+    None was not asked for."""
+    asked = {name: units[name] for name, own in found._asdict().items() if isinstance(own, Tally)}
+    withheld = tuple(name for name, size in asked.items() if 0 < size < smallest)
+    sent = {name: size for name, size in asked.items() if size >= max(smallest, 1)}
+    kept = found._replace(**dict.fromkeys(asked.keys() - sent.keys()))
+    return Counted(by_path(kept), withheld, sent)
 
 
 def probed(
-    agreed: Agreed, method: Method, data: Domains, federation: Federation, target: np.ndarray, smallest: int
+    agreed: Agreed, method: Method, data: Domains, federation: Federation, target: np.ndarray | None
 ) -> Evaluate:
-    """The evaluation of a method without labels, by linear probes on the unseen party's samples."""
+    """The evaluation of a method without labels, by linear probes on the unseen party's samples; None: too few."""
+    if target is None:
+        return lambda own, models, round_: Counted({}, ("target",), {})
     config, terms = agreed.terms.config, agreed.terms
     evaluation = of_representations(
         method,
@@ -135,11 +144,9 @@ def probed(
 
     def evaluate(own: PyTree, models: PyTree, round_: int) -> Counted:
         del own
-        if len(target) < smallest:
-            return Counted({}, ("target",))
         rows = jax.tree.map(lambda leaf: leaf[:0], models)
         (found,) = evaluation.measure(evaluation.observe(state_of(agreed, rows, models, round_), federation))
-        return Counted(probe_leaves(found))
+        return Counted(probe_leaves(found), (), {})
 
     return evaluate
 

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from fdgjax.config.privacy import Protection
-from fdgjax.deploy.evaluated_rounds import COUNTED, domain_names
+from fdgjax.deploy.evaluated_rounds import COUNTED, GROUPED, domain_names
 from fdgjax.deploy.evaluation import has_predictions
 from fdgjax.deploy.server import ServerPrograms
 from fdgjax.deploy.terms import Terms, agree, as_data, federation_facts, federation_of, no_samples
@@ -138,7 +138,7 @@ def write_records(workdir: Workdir, records: Sequence[Record]) -> None:
     """Writes the rounds so far: what a simulation records, and what only a deployment has."""
     own = ("round", "participants", "dropped", "train_loss", "server_loss", *DEPLOYED)
     write_lines(workdir.path / "rounds.jsonl", [{k: v for k, v in record.items() if k in own} for record in records])
-    hidden = (*DEPLOYED, COUNTED)
+    hidden = (*DEPLOYED, COUNTED, GROUPED)
     write_lines(workdir.metrics, [{k: v for k, v in record.items() if k not in hidden} for record in records])
 
 
@@ -171,6 +171,7 @@ def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any
     needed = cost(agreed.client.network, network_input(like, config.data, terms.encoding))
     privacy = agreed.plan.privacy
     protected = None if privacy is None else Protection(privacy, lambda _: records[-1]["privacy_epsilon"])
+    newest = next((record for record in reversed(records) if COUNTED in record), {})
     return {
         **method_facts(config),
         "target": "" if terms.unseen is None else domain_names(terms)[terms.unseen],
@@ -181,21 +182,23 @@ def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any
         "flops_per_image": needed.flops,
         **privacy_facts(config, protected),
         **bytes_per_round(server.shapes, config.clients_per_round or terms.clients),
-        **sizes(terms, next((record[COUNTED] for record in reversed(records) if COUNTED in record), {})),
+        **sizes(terms, newest.get(COUNTED, {}), newest.get(GROUPED)),
     }
 
 
-def sizes(terms: Terms, counted: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+BySize = Mapping[str, Mapping[str, int]]
+"""Numbers of samples or of groups, by table and party."""
+
+
+def sizes(terms: Terms, counted: BySize, grouped: BySize | None = None) -> dict[str, Any]:
     """How many samples are behind the figures, see `fdgjax.experiments.facts.image_facts`.
 
     Args:
-      terms: of the federation. counted: the numbers of samples by table and party.
+      terms: of the federation. counted: the numbers of samples. grouped: of groups, None where they are not grouped.
     """
     if not has_predictions(terms) or not counted:
         return {}
-    validation, test, target = (dict(counted.get(name, {})) for name in ("source", "test", "target"))
-    unseen = {party: number for party, number in target.items() if party == str(terms.unseen)}
-    by_domain = {f"client{party}": number for party, number in {**(test or validation), **unseen}.items()}
+    validation, test, unseen = shown_sizes(terms, counted if grouped is None else grouped)
     counts = {
         "id_accuracy": mean_of_sizes([*validation.values()]),
         "ood_accuracy": float(sum(unseen.values())),
@@ -203,9 +206,22 @@ def sizes(terms: Terms, counted: Mapping[str, Mapping[str, int]]) -> dict[str, A
         "avg_accuracy": mean_of_sizes([*test.values()]),
     }
     return {
-        "images_by_domain": by_domain,
+        "images_by_domain": by_domain(terms, counted),
+        **({} if grouped is None else {"groups_by_domain": by_domain(terms, grouped)}),
         "test_images": {figure: count for figure, count in counts.items() if count},
     }
+
+
+def shown_sizes(terms: Terms, sizes: BySize) -> list[Mapping[str, int]]:
+    """By party: of the clients' validation and test samples, and of the unseen party's own."""
+    validation, test, target = (sizes.get(name, {}) for name in ("source", "test", "target"))
+    return [validation, test, {party: number for party, number in target.items() if party == str(terms.unseen)}]
+
+
+def by_domain(terms: Terms, sizes: BySize) -> dict[str, int]:
+    """Of each party's domain, those behind its accuracy."""
+    validation, test, unseen = shown_sizes(terms, sizes)
+    return {f"client{party}": number for party, number in {**(test or validation), **unseen}.items()}
 
 
 def in_words(record: Record, terms: Terms) -> str:

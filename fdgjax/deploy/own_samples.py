@@ -1,5 +1,6 @@
 """A party's own samples, as the terms have them: a folder of images, or a table; and which of them it trains on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +14,8 @@ from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_row
 from fdgjax.data.sources.loading import table_reader
 from fdgjax.data.sources.table_labels import group_names
 from fdgjax.deploy.image_folder import decoded_folder, files_of, folder_digest
-from fdgjax.deploy.terms import OwnSamples, Terms
-from fdgjax.utils.errors import UserError
+from fdgjax.deploy.terms import OwnSamples, Terms, joined, no_samples
+from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.words import words_of
 
 
@@ -47,56 +48,67 @@ def own_samples(place: Path, terms: Terms, cache: Path) -> OwnSamples:
     """
     if terms.columns:
         return own_table(place, terms)
-    return decoded_folder(place, terms.class_names, terms.sample_shape, cache)
+    found = decoded_folder(place, terms.class_names, terms.sample_shape, cache)
+    return found._replace(groups=image_groups(files_of(place, terms.class_names), terms))
 
 
-def count_samples(place: Path, terms: Terms) -> int:
-    """The number of samples; no image is decoded. Raises like `own_samples`."""
-    return len(own_table(place, terms).labels) if terms.columns else len(files_of(place, terms.class_names))
-
-
-def groups_of(place: Path, terms: Terms) -> np.ndarray | None:
-    """The groups of the samples by `config.data.group`, int32 `[samples]`; None if they are not grouped. Raises like
-    `own_samples`, or for a sample without a group."""
-    where = terms.config.data
-    if not where.group:
-        return None
+def undecoded_samples(place: Path, terms: Terms) -> OwnSamples:
+    """`own_samples` whose inputs are missing if they are images: none is decoded."""
     if terms.columns:
-        names = group_names(table_reader(where.name)(found_table(place)), where.group, place)
-    else:
-        names = file_groups([path.name for path, _ in files_of(place, terms.class_names)], where.group)
-    return numbered(np.zeros(len(names), np.int32), names)
+        return own_table(place, terms)
+    files = files_of(place, terms.class_names)
+    labels = np.array([label for _, label in files], np.int32)
+    return no_samples(terms)._replace(labels=labels, groups=image_groups(files, terms))
+
+
+def image_groups(files: Sequence[tuple[Path, int]], terms: Terms) -> np.ndarray | None:
+    """The names of images' groups by `config.data.group`; None if they are not grouped. Raises like `file_groups`."""
+    pattern = terms.config.data.group
+    return np.array(file_groups([path.name for path, _ in files], pattern), np.str_) if pattern else None
 
 
 def count_trained(places: OwnPlaces, terms: Terms, party: int) -> int:
     """The number of a party's training samples, 0 for the unseen one; no image is decoded. Raises like `own_parts`."""
-    return len(positions(count_samples(places.samples, terms), places, terms, party)[0])
+    return len(positions(undecoded_samples(places.samples, terms), places, terms, party)[0])
 
 
 def own_parts(places: OwnPlaces, terms: Terms, party: int, cache: Path) -> OwnParts:
     """A party's samples by their use.
 
     Raises:
-      UserError: like `own_samples`, or too few samples to hold some out.
+      UserError: like `own_samples`, too few samples to hold some out, or a group both trained on and held out.
     """
     own = own_samples(places.samples, terms, cache)
-    each = [OwnSamples(own.inputs[rows], own.labels[rows]) for rows in positions(len(own.labels), places, terms, party)]
+    parts = OwnParts(*map(own.at, positions(own, places, terms, party)))
     if places.held_out is None:
-        return OwnParts(*each)
+        return parts
     extra = own_samples(places.held_out, terms, cache)
     if party == terms.unseen:
-        target = OwnSamples(*(np.concatenate(pair) for pair in zip(own, extra, strict=True)))
-        return OwnParts(*each)._replace(target=target)
-    return OwnParts(*each)._replace(validation=extra)
+        return parts._replace(target=joined([own, extra]))
+    check_apart(own, extra, places)
+    return parts._replace(validation=extra)
 
 
-def positions(samples: int, places: OwnPlaces, terms: Terms, party: int) -> tuple[np.ndarray, ...]:
+def check_apart(trained: OwnSamples, held_out: OwnSamples, places: OwnPlaces) -> None:
+    """Raises a `UserError` if a group has samples that are trained on and others that are held out."""
+    if trained.groups is None or held_out.groups is None:
+        return
+    if len(both := np.intersect1d(trained.groups, held_out.groups)):
+        raise UserError(
+            f"{places.held_out} and {places.samples} share {len(both):,} group(s), such as {printable(both[0])}; "
+            "expected all samples of a group in one of them, so that none that is trained on is evaluated on"
+        )
+
+
+def positions(own: OwnSamples, places: OwnPlaces, terms: Terms, party: int) -> tuple[np.ndarray, ...]:
     """Positions of a party's training, validation, test and, if it is unseen, target samples; ascending."""
+    samples = len(own.labels)
     every, nothing = np.arange(samples), np.zeros(0, np.int64)
     unseen = party == terms.unseen
     if places.held_out is not None or places.whole:
         return (nothing, nothing, nothing, every) if unseen else (every, nothing, nothing, nothing)
-    where, groups = terms.config.data, groups_of(places.samples, terms)
+    where = terms.config.data
+    groups = None if own.groups is None else numbered(np.zeros(samples, np.int32), own.groups.tolist())
     how = SplitSpec(validation=where.validation, test=where.test, seed=split_seed_of(terms.config, terms.config.seed))
     train, validation, test = PROTOCOLS[where.protocol].own(samples, party, how, groups)
     if unseen:
@@ -116,13 +128,15 @@ def own_table(path: Path, terms: Terms) -> OwnSamples:
     """The rows of a table.
 
     Raises:
-      UserError: a file that cannot be read, a column that is missing, or a label that is missing or unknown.
+      UserError: a file that cannot be read, a column that is missing, a label that is missing or unknown, or a row
+        without a group.
     """
     where = terms.config.data
     table = table_reader(where.name)(found_table(path))
     cells = known_cells(table, path, words_of(where.missing), terms.columns, where.label)
     labels = labels_in(cells, where.label, terms.class_names, path)
-    return OwnSamples(stored_rows(cells, terms.columns, path), labels)
+    groups = np.array(group_names(table, where.group, path), np.str_) if where.group else None
+    return OwnSamples(stored_rows(cells, terms.columns, path), labels, groups)
 
 
 def found_table(path: Path) -> Path:

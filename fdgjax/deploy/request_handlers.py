@@ -29,7 +29,7 @@ from fdgjax.deploy.own_samples import count_trained, own_parts, version_of
 from fdgjax.deploy.privacy import guard_of_node, refuse_uncovered
 from fdgjax.deploy.statistics import of_party
 from fdgjax.deploy.terms import Agreed, OwnSamples, agree, federation_of, from_words, no_samples
-from fdgjax.deploy.wire import OWN, SELECTED, UNSEEN, Reply, Request
+from fdgjax.deploy.wire import GROUPS, OWN, SELECTED, UNSEEN, Reply, Request
 from fdgjax.run.compilation_cache import jax_events
 from fdgjax.run.selected import keeps_state
 from fdgjax.utils.errors import UserError, system_words
@@ -139,7 +139,8 @@ def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, P
             facts = facts_of_model(terms, int(request.facts["round"]), settings.client) | facts_of_run(request)
             keep_model(file.parent, own, int(request.facts[SELECTED]), facts)
     found = prepared.evaluation()(own, unseen, int(request.facts["round"]))
-    return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld)})
+    grouped = {GROUPS: json.dumps(found.units)} if terms.config.data.group else {}
+    return Reply(settings.client, found.arrays, {"withheld": ",".join(found.withheld), **grouped})
 
 
 def handle_finish(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:

@@ -1,6 +1,7 @@
 """What all parties agree on before the first round, and the method that each of them builds from it."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,10 +86,27 @@ class Terms(NamedTuple):
 
 class OwnSamples(NamedTuple):
     """A party's own samples: images uint8 `[samples, H, W, channels]` or rows of a table float32 `[samples, columns]`,
-    and labels int32 `[samples]`."""
+    labels int32 `[samples]`, and the names of their groups `[samples]`; None for samples that are not grouped."""
 
     inputs: np.ndarray
     labels: np.ndarray
+    groups: np.ndarray | None = None
+
+    def at(self, rows: np.ndarray) -> "OwnSamples":
+        """Some of the samples, by their positions."""
+        return OwnSamples(self.inputs[rows], self.labels[rows], None if self.groups is None else self.groups[rows])
+
+    @property
+    def units(self) -> int:
+        """The number of groups, or of samples that are not grouped."""
+        return len(self.labels if self.groups is None else np.unique(self.groups))
+
+
+def joined(parts: Sequence[OwnSamples]) -> OwnSamples:
+    """The samples of several parts, of which all or none are grouped, as one."""
+    named = [part.groups for part in parts if part.groups is not None]
+    inputs, labels = (np.concatenate(each) for each in zip(*(part[:2] for part in parts), strict=True))
+    return OwnSamples(inputs, labels, np.concatenate(named) if named else None)
 
 
 def no_samples(terms: Terms) -> OwnSamples:

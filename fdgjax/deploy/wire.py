@@ -15,6 +15,9 @@ SELECTED = "selected"
 """A fact of requests to evaluate and to finish: the round that is selected so far, if the run selects one by the
 clients' held-out samples; -1 for none. Of the reply to the latter: the round whose model is written, -1 for the
 last."""
+GROUPS = "groups"
+"""A fact of replies to a request to evaluate, where samples are grouped: the number of groups of each table that was
+counted, as JSON."""
 WORKDIR = "workdir"
 """A fact of requests to evaluate and to finish: a random name of the server's folder, the same however often the run in
 it is started again."""

@@ -27,7 +27,7 @@ from fdgjax.deploy.message_log import MESSAGES
 from fdgjax.deploy.own_samples import OwnPlaces, positions
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
-from fdgjax.deploy.terms import Terms, agree, from_words
+from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.run.loop import images_per_round
 from fdgjax.utils.errors import UserError
@@ -239,8 +239,8 @@ def test_a_node_sends_nothing_of_fewer_samples_than_its_smallest_number(
     assert "id_accuracy" not in first
     assert OF_UNSEEN not in first
     assert "ood_accuracy" in last
-    words = "it evaluates on fewer samples than `smallest` in its node-config (by default 10): source,target"
-    assert f"client 0 sends no figures: {words}" in said
+    words = "it evaluates on fewer samples, or groups of samples, than `smallest` in its node-config (by default 10)"
+    assert f"client 0 sends no figures: {words}: source,target" in said
 
 
 @pytest.mark.slow
@@ -274,7 +274,8 @@ def test_a_party_splits_its_samples_as_the_simulation_splits_its_domain(
     terms = Terms(read, data.class_names, data.inputs.shape[1:], clients, unseen=unseen)
     for party in range(terms.parties):
         rows = np.flatnonzero(data.domains == party)
-        found = [rows[each] for each in positions(len(rows), OwnPlaces(Path()), terms, party)]
+        own = OwnSamples(data.inputs[rows], data.labels[rows])
+        found = [rows[each] for each in positions(own, OwnPlaces(Path()), terms, party)]
         expected: list[Any] = (
             [[], [], [], parts.target]
             if party == unseen

@@ -12,23 +12,21 @@ import pytest
 
 from fdgjax.cli.flower import classes_in, columns_in
 from fdgjax.cli.flower import main as flower
-from fdgjax.config import make_config, read_config, split_seed_of
+from fdgjax.config import make_config, read_config
 from fdgjax.data.columns import Column
-from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.deploy.node_settings import NodeSettings
-from fdgjax.deploy.own_samples import OwnPlaces, own_samples, positions
+from fdgjax.deploy.own_samples import OwnPlaces, own_samples
 from fdgjax.deploy.rounds import Policy, run_rounds
 from fdgjax.deploy.server import make_server
 from fdgjax.deploy.statistics import with_statistics
-from fdgjax.deploy.terms import Terms, agree, from_words, to_words
-from fdgjax.experiments.chosen_data import chosen_data
+from fdgjax.deploy.terms import agree, from_words, to_words
 from fdgjax.utils.errors import UserError
 from tests.deploy.deployed import deploy
 from tests.deploy.loopback import Secured
 from tests.deploy.test_request_handlers import Direct
 from tests.deploy.trial import Trial, agreed_terms, compare, make_trial, node_settings, write_table
-from tests.hospitals import NAMES, write_hospitals
+from tests.hospitals import write_hospitals
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
@@ -84,42 +82,6 @@ def test_a_party_may_have_further_columns_of_any_type(trial: Trial, tmp_path: Pa
     pyarrow.parquet.write_table(table, tmp_path / "own.parquet")
     found = own_samples(tmp_path / "own.parquet", trial.terms, tmp_path)
     np.testing.assert_array_equal(found.inputs, trial.clients[0].inputs)
-
-
-def test_a_node_holds_out_the_groups_that_the_simulation_does(tmp_path: Path) -> None:
-    for file in write_hospitals(tmp_path).iterdir():
-        head, *lines = file.read_text().splitlines()
-        grouped = [f"{head},patient", *(f"{line},{place % 9}" for place, line in enumerate(lines))]
-        file.write_text("\n".join(grouped) + "\n")
-    config = make_config("fedavg", "table")
-    config.data.update({"dir": str(tmp_path), "label": "sick", "ignored": "ward", "group": "patient"})
-    config.data.update({"protocol": "every_domain", "target": ""})
-    read = read_config(config)
-    data = chosen_data(read.data, read.task)
-    parts = PROTOCOLS["every_domain"].split(data, SplitSpec(seed=split_seed_of(read, read.seed)))
-    terms = Terms(read, data.class_names, data.inputs.shape[1:], len(NAMES), data.columns)
-    for party, name in enumerate(NAMES):
-        rows = np.flatnonzero(data.domains == party)
-        found = positions(len(rows), OwnPlaces(tmp_path / f"{name}.csv"), terms, party)
-        for own, expected in zip(found, (parts.train[party], parts.validation[party], parts.test[party]), strict=False):
-            np.testing.assert_array_equal(rows[own], expected)
-
-
-def test_a_node_groups_its_images_by_their_names(tmp_path: Path) -> None:
-    names = [f"p{place % 7}-{place}.png" for place in range(28)]
-    for place, name in enumerate(names):
-        file = tmp_path / "ab"[place % 2] / name
-        file.parent.mkdir(exist_ok=True)
-        file.touch()
-    config = make_config("fedavg", "folder")
-    config.data.group = r"^p\d"
-    terms = Terms(read_config(config), ("a", "b"), (8, 8, 3), 2)
-    in_order = sorted(names)
-    train, validation, *_ = positions(len(names), OwnPlaces(tmp_path), terms, 0)
-    patients = [{in_order[place][:2] for place in own} for own in (train, validation)]
-    assert len(train) + len(validation) == len(names)
-    assert patients[1]
-    assert not patients[0] & patients[1]
 
 
 def test_a_hospital_with_other_columns_or_labels_is_told_so(trial: Trial, tmp_path: Path) -> None:
