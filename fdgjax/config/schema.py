@@ -232,8 +232,8 @@ class Config:
       and on the unseen domain, see docs/protocols.md; empty for none. Each evaluation then takes about twice as long.
     figures_sensitivity: with two classes, the sensitivity that the threshold of `figures` shall have on the clients'
       validation data; 0 for the threshold that maximises sensitivity + specificity there (Youden's index).
-    figures_resamples: bootstrap resamples for the intervals of `figures` on domains of up to 1,000 samples; 0 for no
-      intervals.
+    figures_resamples: bootstrap resamples for the intervals of `figures` on domains of up to 1,000 samples (or groups);
+      0 for no intervals.
     checkpoint_every: rounds between checkpoints; the last round always has one.
     selection: which round's accuracies are the result: `last`, `validation` (best on the sources' held-out data, mean
       over clients), `validation_by_size` (the same, all clients' samples pooled), either with `:FIGURE` by one of

@@ -25,14 +25,14 @@ from fdgjax.evaluation.probability_figures import (
     interval_key,
     present,
 )
-from fdgjax.evaluation.resampled import percentile_interval, resamples_of, resamples_of_groups
+from fdgjax.evaluation.resampled import Resamples, percentile_interval, resamples_of, resamples_of_groups
 from fdgjax.evaluation.statistics import wilson
 from fdgjax.evaluation.tally import filled, on_held_out
 from fdgjax.utils.random import Purpose
 
-SMALL = 1000
-"""The most samples of a domain for which intervals are computed: of more, an interval is narrower than what differs
-between domains and seeds."""
+SMALL, MANY = 1000, 10_000
+"""The most samples of a domain for which intervals are computed, or groups of samples: of more, an interval is narrower
+than what differs between domains and seeds. And the most grouped samples: a figure's interval then takes a second."""
 CURVE_BINS = 10
 """Bins of a curve of calibration, of equal width in [0, 1]."""
 
@@ -186,7 +186,8 @@ def mean_over(figure: Figure, threshold: float | None, models: Sequence[Judged])
 def intervals(
     how: Figuring, threshold: float | None, domains: Mapping[str, list[Judged]], seed: int
 ) -> dict[str, dict[str, list[float]]]:
-    """By the key of each figure its interval on each small domain; model, threshold and domain are as they are.
+    """By the key of each figure its interval on each domain of few samples, or groups; model, threshold and domain are
+    as they are.
 
     Of a share of samples Wilson's, of others by bootstrap, with the same resamples for all figures of a domain and in
     each round; left out where almost all resamples have one value. Of grouped samples Wilson's interval has each group
@@ -194,23 +195,25 @@ def intervals(
     """
     found: dict[str, dict[str, list[float]]] = {interval_key(name): {} for name in how.names}
     for number, (domain, models) in enumerate(domains.items()):
-        labels = models[0].labels
-        if not how.resamples or len(labels) > SMALL:
+        labels, groups = models[0].labels, models[0].groups
+        units = len(labels if groups is None else np.unique(groups))
+        if not how.resamples or units > SMALL or len(labels) > MANY:
             continue
         random = np.random.default_rng([seed, Purpose.BOOTSTRAP, number])
-        if (groups := models[0].groups) is None:
-            counts: np.ndarray | None = resamples_of(labels, how.resamples, random)
+        drawn: Resamples | None
+        if groups is None:
+            drawn = Resamples(resamples_of(labels, how.resamples, random))
         else:
-            counts = resamples_of_groups(labels, groups, how.resamples, random)
+            drawn = resamples_of_groups(labels, groups, how.resamples, random)
         for name in how.names:
-            sure = interval(FIGURES[name], threshold, models, counts)
+            sure = interval(FIGURES[name], threshold, models, drawn)
             if sure is not None:
                 found[interval_key(name)][domain] = list(sure)
     return found
 
 
 def interval(
-    figure: Figure, threshold: float | None, models: Sequence[Judged], counts: np.ndarray | None
+    figure: Figure, threshold: float | None, models: Sequence[Judged], drawn: Resamples | None
 ) -> tuple[float, float] | None:
     """The interval of a figure's mean over models on the same samples; None where it has none.
 
@@ -218,7 +221,7 @@ def interval(
       figure: an entry of `FIGURES`.
       threshold: as of `figure_of`.
       models: their samples.
-      counts: resamples, see `fdgjax.evaluation.resampled`; None for none.
+      drawn: resamples of them; None for none.
     """
     there = [one for one in models if has_value(figure, one.labels, one.probabilities, threshold)]
     if not there:
@@ -228,10 +231,13 @@ def interval(
         assert share is not None, "each of them has a value"
         units = len(one_of_each(of_class, there[0].groups))
         return wilson(round(share * units), units)
-    if counts is None:
+    if drawn is None:
         return None
-    each = [figure.resampled(one.labels, one.probabilities, threshold, counts) for one in there]
-    return percentile_interval(np.mean(each, axis=0))
+    means = [
+        np.mean([figure.resampled(one.labels, one.probabilities, threshold, counts) for one in there], axis=0)
+        for counts in drawn.parts()
+    ]
+    return percentile_interval(np.concatenate(means))
 
 
 def figures_of_samples(

@@ -7,7 +7,9 @@ gives what scikit-learn gives for the resample itself, for a thousand of them in
 "Bootstrapping clustered data", 2007).
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +17,24 @@ from fdgjax.evaluation.statistics import EQUAL, LEVEL
 
 MOST_DRAWS = 20
 """How often resamples of groups are drawn at most, until enough of them have all classes."""
+AT_ONCE = 2**24
+"""The most counts for which a figure is computed at once: 128 MiB of float64."""
 Resampled = Callable[[np.ndarray, np.ndarray, float | None, np.ndarray], np.ndarray]
 """`(labels [n], probabilities [n, classes], threshold, counts [resamples, n]) -> figures [resamples]`."""
+
+
+class Resamples(NamedTuple):
+    """Resamples of n samples. counts: how often each has each group, int `[resamples, groups]`, or each sample. unit:
+    the place of each sample's group, int `[n]`, None for samples that are not grouped."""
+
+    counts: np.ndarray
+    unit: np.ndarray | None = None
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """How often each sample is drawn, int `[some, n]`, of all resamples one part after the other."""
+        size = self.counts.shape[1] if self.unit is None else len(self.unit)
+        for part in np.array_split(self.counts, math.ceil(len(self.counts) * size / AT_ONCE)):
+            yield part if self.unit is None else part[:, self.unit]
 
 
 def resamples_of(labels: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
@@ -42,9 +60,9 @@ def resamples_of(labels: np.ndarray, count: int, random: np.random.Generator) ->
 
 def resamples_of_groups(
     labels: np.ndarray, groups: np.ndarray, count: int, random: np.random.Generator
-) -> np.ndarray | None:
-    """Resamples of whole groups with replacement, as many as there are: int `[count, n]`, of those that have each class
-    that the samples have; None where fewer than a twentieth of all have.
+) -> Resamples | None:
+    """Resamples of whole groups with replacement, as many as there are, of those that have each class that the samples
+    have; None where fewer than a twentieth of all have.
 
     Args:
       labels, groups: int `[n]`, n at least 1.
@@ -52,13 +70,14 @@ def resamples_of_groups(
       random: where they are drawn from.
     """
     names, unit = np.unique(groups, return_inverse=True)
-    of_class = np.eye(labels.max() + 1, dtype=int)[labels][:, np.unique(labels)]
+    has = np.zeros((len(names), labels.max() + 1), int)
+    has[unit, labels] = 1
     kept = list[np.ndarray]()
     for _ in range(MOST_DRAWS):
-        drawn = random.multinomial(len(names), np.full(len(names), 1 / len(names)), count)[:, unit]
-        kept.append(drawn[(drawn @ of_class).all(axis=1)])
+        drawn = random.multinomial(len(names), np.full(len(names), 1 / len(names)), count)
+        kept.append(drawn[(drawn @ has[:, has.any(axis=0)]).all(axis=1)])
         if sum(map(len, kept)) >= count:
-            return np.concatenate(kept)[:count]
+            return Resamples(np.concatenate(kept)[:count], unit)
     return None
 
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdgjax.evaluation.probabilities import Figuring, Judged, intervals
+from fdgjax.evaluation import resampled
+from fdgjax.evaluation.probabilities import SMALL, Figuring, Judged, intervals
 from fdgjax.evaluation.probability_figures import interval_key
 from fdgjax.evaluation.resampled import resamples_of_groups
 
@@ -16,9 +17,10 @@ def test_resamples_of_groups_have_them_whole_and_every_class(classes: int, more:
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.append(np.arange(classes), rng.integers(0, classes, more)))
     groups = rng.permutation(np.arange(len(labels)) // size)
-    counts = resamples_of_groups(labels, groups, 50, rng)
-    if counts is None:
+    drawn = resamples_of_groups(labels, groups, 50, rng)
+    if drawn is None:
         return
+    counts = np.concatenate(list(drawn.parts()))
     assert counts.shape == (50, len(labels))
     for group in np.unique(groups):
         own = counts[:, groups == group]
@@ -53,3 +55,22 @@ def test_groups_of_one_predicted_alike_are_as_many_samples_as_groups() -> None:
         width, of_groups, of_samples = (float(np.ptp(each[name]["a"])) for each in (alone, together, apart))
         assert of_groups == pytest.approx(width, rel=0.1)
         assert of_samples < 0.5 * width
+
+
+def test_many_samples_of_few_groups_have_intervals_whose_resamples_are_counted_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(30), 40)
+    labels = rng.integers(0, 2, len(groups))
+    score = 1 / (1 + np.exp(-rng.normal(labels + rng.normal(0, 1, 30)[groups], 1)))
+    one = Judged(labels, 0 * labels, np.stack([1 - score, score], axis=1), groups)
+    how = Figuring(("auroc", "f1", "brier"))
+    assert len(labels) > SMALL
+    found = intervals(how, 0.5, {"a": [one]}, 0)
+    assert all(len(found[interval_key(name)]["a"]) == 2 for name in how.names)
+    monkeypatch.setattr(resampled, "AT_ONCE", 7 * len(labels))
+    for name, each in intervals(how, 0.5, {"a": [one]}, 0).items():
+        np.testing.assert_allclose(each["a"], found[name]["a"], rtol=1e-12)
+    groups_of_one = one._replace(groups=np.arange(len(groups)))
+    assert intervals(how, 0.5, {"a": [groups_of_one]}, 0) == {interval_key(name): {} for name in how.names}
