@@ -23,7 +23,7 @@ from ml_collections import ConfigDict
 from fdgjax.cli.subcommands import files_of_with
 from fdgjax.cli.sweep import planned, train_cells
 from fdgjax.config import DataConfig, read_config
-from fdgjax.config.command_line import is_override, overrides_in, set_keys
+from fdgjax.config.command_line import set_keys
 from fdgjax.config.presets import PRESETS
 from fdgjax.evaluation.best_set import SCORES
 from fdgjax.evaluation.figure_kinds import figure_kind
@@ -39,7 +39,7 @@ from fdgjax.sweeps.choice import no_choice, read_choice
 from fdgjax.sweeps.choice_record import CHOICE, kept_choice, write_choice
 from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, run_name, trained_config
 from fdgjax.sweeps.grid import base_configs, figures_of, split
-from fdgjax.sweeps.options import add_cells, single_values, sweep_of
+from fdgjax.sweeps.options import add_cells, read_arguments, single_values, sweep_of
 from fdgjax.sweeps.status import failure_line
 from fdgjax.sweeps.work import Sweep, left_over, unfinished
 from fdgjax.utils.command import command, positive_number, with_words
@@ -89,9 +89,8 @@ def main(argv: Sequence[str]) -> int:
       The exit status: 0 when the choice is made or runs are left to other shares alone, 1 when others are left or none
       succeeded, 2 for a mistake in the input, 128 + signal number when stopped by one, and 3 when time ran out.
     """
-    args = parser().parse_args([word for word in argv[1:] if not is_override(word)])
-    words = [*overrides_in(argv[1:]), *single_values(args.set)]
-    asked = read_asked(args, words, argv[1:])
+    args = read_arguments(parser(), argv[1:])
+    asked = read_asked(args, single_values(args.set), argv[1:])
     if args.dry_run:
         unfit = [f"  left out, {name}: {why}" for name, why in asked.choosing.unfit.items()]
         print("\n".join([*unfit, *planned(asked.sweep)]))

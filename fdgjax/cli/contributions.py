@@ -18,18 +18,18 @@ from ml_collections import ConfigDict
 
 from fdgjax.api.contributions import as_json, read_contributions
 from fdgjax.cli.sweep import planned, train_cells
-from fdgjax.config.command_line import check_words, is_override, overrides_in, set_keys
+from fdgjax.config.command_line import set_keys
 from fdgjax.report.contributions import contributions_markdown, contributions_picture
 from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import Console
 from fdgjax.sweeps.coalitions import EXACT, ORDERS, Coalitions, coalitions_of
 from fdgjax.sweeps.grid import base_configs
-from fdgjax.sweeps.options import add_cells, single_values, sweep_of
+from fdgjax.sweeps.options import add_cells, read_arguments, single_values, sweep_of
 from fdgjax.sweeps.status import failure_of
 from fdgjax.sweeps.work import Sweep, left_over, unfinished
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.command import command, positive_number
-from fdgjax.utils.errors import UserError, check_library, printable
+from fdgjax.utils.errors import check_library, printable
 from fdgjax.utils.files import write_bytes, write_text
 
 
@@ -68,12 +68,8 @@ def main(argv: Sequence[str]) -> int:
       The exit status: 0 when they are measured or runs are left to other shares alone, 1 when others are left or some
       failed, 2 for a mistake in the input, 128 + signal number when stopped by one, and 3 when time ran out.
     """
-    args, rest = parser().parse_known_args(argv[1:])
-    if others := [word for word in rest if not is_override(word)]:
-        check_words(rest)
-        raise UserError(f"contributions got '{others[0]}', which is no option; expected --config.KEY=VALUE; see --help")
-    words = [*overrides_in(rest), *single_values(args.set)]
-    game = coalitions_of(config_of(args, words), args.orders)
+    args = read_arguments(parser(), argv[1:])
+    game = coalitions_of(config_of(args, single_values(args.set)), args.orders)
     sweep = sweep_of(list(game.cells.values()), args)
     if args.dry_run:
         print("\n".join(planned(sweep)))

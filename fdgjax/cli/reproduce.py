@@ -12,7 +12,7 @@ mislead.
 from collections.abc import Sequence
 
 from fdgjax.cli.sweep import spec_cells, start_sweep
-from fdgjax.sweeps.options import add_options
+from fdgjax.sweeps.options import add_options, read_arguments
 from fdgjax.sweeps.papers import EXPERIMENTS
 from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.registry import lookup
@@ -25,6 +25,6 @@ def main(argv: Sequence[str]) -> int:
     parser = parser_of("reproduce", __doc__)
     parser.add_argument("name", metavar="NAME", help=", ".join(EXPERIMENTS))
     add_options(parser)
-    args = parser.parse_args(argv[1:])
+    args = read_arguments(parser, argv[1:])
     spec = lookup("experiment", args.name, EXPERIMENTS)
     return start_sweep(*spec_cells(spec, args), args, ["reproduce", *argv[1:]])

@@ -1,8 +1,8 @@
 """A search over a method's declared hyperparameters, by a figure of held-out data of the source domains.
 
-    fdgjax search fedprox --out DIR --trials 20
-    fdgjax search hfedf:pacs --out DIR --data_dir DATA --tune ema warmup client_learning_rate --jobs 2
-    fdgjax search fedprox --out DIR --tune mu=log:0.001..1 client_learning_rate=0.001,0.003
+    fdgjax search --config=fedprox --out DIR --trials 20
+    fdgjax search --config=hfedf:pacs --out DIR --data_dir DATA --tune ema warmup client_learning_rate --jobs 2
+    fdgjax search --config=fedprox --out DIR --tune mu=log:0.001..1 client_learning_rate=0.001,0.003
 
 The search space is the values that the method declares (`hyper(..., search=...)`) or those of `--tune`. The config's
 own values are the first trial; Optuna proposes the others. Trials that fall behind the median are stopped early (none
@@ -28,7 +28,7 @@ from fdgjax.run.console import Console
 from fdgjax.run.records.workdir import first_difference
 from fdgjax.run.runner import Interrupted
 from fdgjax.sweeps.grid import base_configs
-from fdgjax.sweeps.options import add_common, single_values
+from fdgjax.sweeps.options import add_common, read_arguments, single_values
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.share import share_of
 from fdgjax.sweeps.space import ACCURACY, Range, Search, check_figure, refuse_unseen, space_of
@@ -45,7 +45,8 @@ def parser() -> argparse.ArgumentParser:
     """The options of a search."""
     made = parser_of("search", __doc__)
     add = made.add_argument
-    add("config", metavar="METHOD[:PRESET]", help="the config whose method is tuned, as of --config")
+    add("method", nargs="?", default="", metavar="METHOD[:PRESET]", help="short for --config=METHOD[:PRESET]")
+    add("--config", default="", metavar="METHOD[:PRESET]", help="the config whose method is tuned, as of fdgjax train")
     add_common(made)
     add("--trials", type=positive_number, default=20, metavar="N", help="how many in all, the config's own among them")
     add(
@@ -76,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
       The exit status: 0 when all trials are done or left to other shares, 1 when some are not or none succeeded, 2 for
       a mistake in the input, 128 + signal number when stopped by one, and 3 when time ran out.
     """
-    args = parser().parse_args(argv[1:])
+    args = read_arguments(parser(), argv[1:])
     check_library("search", LIBRARY, "search")
     from fdgjax.sweeps.trials import work_on_trials  # here, as it loads Optuna
 
@@ -122,6 +123,10 @@ def read_search(args: argparse.Namespace) -> Search:
       UserError: an unknown method, preset or key, an invalid value or shard, a method without labels, a selection that
         uses the unseen domain, or a hyperparameter that declares no values.
     """
+    if bool(args.method) == bool(args.config):
+        got = f"{args.method} and --config={args.config}" if args.method else "no method"
+        raise UserError(f"search got {got}; expected one, such as --config=fedprox")
+    args.config = args.config or args.method
     (config,) = base_configs(args.config, [])
     fixed = single_values(args.set)
     before = config.figures

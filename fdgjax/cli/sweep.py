@@ -23,7 +23,7 @@ from fdgjax.run.console import Console
 from fdgjax.sweeps.cells import Cell, Figures, own_specs, read_published, read_spec, spec_file
 from fdgjax.sweeps.comparison import write_tables
 from fdgjax.sweeps.grid import add_grid, grid
-from fdgjax.sweeps.options import PAPER, add_options, spanned, sweep_of
+from fdgjax.sweeps.options import PAPER, add_options, read_arguments, spanned, sweep_of
 from fdgjax.sweeps.processes import Job, conduct
 from fdgjax.sweeps.status import failure_of, summary_of
 from fdgjax.sweeps.work import Sweep, begin, check_folders, left_over, work_on_cells
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 @command
 def main(argv: Sequence[str]) -> int:
     """Runs the sweep; see `start_sweep`."""
-    args = parser().parse_args(argv[1:])
+    args = read_arguments(parser(), argv[1:])
     command = ["sweep", *argv[1:]]
     flags = [
         f"--{name}" for name in ("config", "methods", "targets", "seeds") if getattr(args, name) not in ("", [], None)

@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fdgjax.config import INCIDENTAL, read_config
-from fdgjax.config.command_line import set_keys
+from fdgjax.config.command_line import check_words, is_override, overrides_in, set_keys
 from fdgjax.run.records import Workdir, check_workdir
 from fdgjax.sweeps.cells import Cell, Figures, as_name, check_names
 from fdgjax.sweeps.share import share_of
 from fdgjax.sweeps.work import Sweep
 from fdgjax.utils.command import positive_number, seconds
 from fdgjax.utils.errors import LISTED, UserError
-from fdgjax.utils.words import values_of
+from fdgjax.utils.words import quoted, values_of
 
 NOT_REDUCING = INCIDENTAL | {"data.split_seed", "model.pretrained"}
 """Keys that do not change a paper's protocol; of the weights it is the location."""
@@ -36,7 +36,8 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="keys of every run's config, such as rounds=20; a value with commas stands in double quotes",
+        help="keys of every run's config, such as rounds=20; a value with commas stands in double quotes. "
+        "--config.KEY=VALUE, as of fdgjax train, does the same without quotes",
     )
     add("--shard", default="1/1", metavar="I/N", help="the I-th of N shares, from 1; auto: a SLURM array's, a pod's")
     add("--jobs", type=positive_number, default=1, metavar="N", help="processes on this machine")
@@ -66,6 +67,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--scale", default=PAPER, help="a scale of the spec: paper, the whole protocol; cpu, or others that it has")
     add("--only", nargs="*", action="extend", default=[], metavar="WORD", help="runs whose names have one of the words")
     add("--devices", type=positive_number, metavar="N", help="config.devices of every run; 1 unless the config has it")
+
+
+def read_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command of many runs, in whose `set` are `--config.KEY=VALUE`, too: a comma there is the
+    value's own.
+
+    Raises:
+      UserError: a word that is no option.
+    """
+    args, rest = parser.parse_known_args([word for word in words if not is_override(word)])
+    if rest:
+        check_words(rest)
+        raise UserError(f"{parser.prog} got '{rest[0]}', which is no option; see --help")
+    pairs = [word.partition("=") for word in overrides_in(words)]
+    args.set = [*(key + equals + quoted(value) for key, equals, value in pairs), *args.set]
+    return args
 
 
 def sweep_of(cells: Sequence[Cell], args: argparse.Namespace, published: Figures = MappingProxyType({})) -> Sweep:
@@ -165,7 +182,7 @@ def assign(cell: Cell, settings: Sequence[Setting]) -> Cell:
     try:
         set_keys(config, words)
     except UserError as error:
-        raise UserError(f"--set, for the run {cell.name}: {error}") from None
+        raise UserError(f"the run {cell.name}: {error}") from None
     changes = [word for word in words if word.partition("=")[0] not in NOT_REDUCING]
     # The names stay METHOD-TARGET or GROUP-..., by which runs are compared.
     suffix = "".join(f"-{as_name(setting.word)}" for setting in settings if setting.varied)

@@ -29,7 +29,7 @@ def values_of(text: str) -> list[str]:
 
 def quoted(word: str) -> str:
     """A word as `words_of` reads it."""
-    special = word.startswith('"') or any(mark in word for mark in ",\n\r")
+    special = word[:1] in ('"', " ") or any(mark in word for mark in ",\n\r")
     return '"' + word.replace('"', '""') + '"' if special else word
 
 

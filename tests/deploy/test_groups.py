@@ -9,7 +9,10 @@ import pytest
 
 from fdgjax.config import make_config, read_config, split_seed_of
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.deploy.audit import read_log
+from fdgjax.deploy.contents import contents_of
 from fdgjax.deploy.evaluated_rounds import COUNTED, GROUPED, counts_like, plausible
+from fdgjax.deploy.message_log import MESSAGES
 from fdgjax.deploy.node_settings import NodeSettings
 from fdgjax.deploy.own_samples import OwnPlaces, own_parts, positions, undecoded_samples
 from fdgjax.deploy.rounds import Policy, run_rounds
@@ -95,6 +98,10 @@ def test_the_server_counts_the_groups_that_the_nodes_evaluated_on(tmp_path: Path
     summary = deployed(tmp_path, smallest=1, said=[])
     # A tenth of 24 rows are two: there is room for none of the groups of three and two but one of two.
     held_out = {"client0": 1, "client1": 1}
+    terms = terms_of(tmp_path / "tables", unseen=2, model={"name": "linear"})
+    logged = read_log(next(tmp_path.glob(f"{NAMES[0]}/{MESSAGES}"))).entries
+    sent = next(one for one in logged if one.kind == "evaluate" and not one.down)
+    assert set(sent.facts) == set(contents_of(terms).kinds["evaluate"].up) > {GROUPS}
     assert summary["groups_by_domain"] == {**held_out, "client2": PATIENTS}
     assert summary["images_by_domain"]["client2"] == VISITS
     assert summary["test_images"] == {"id_accuracy": 2.0, "ood_accuracy": float(PATIENTS)}

@@ -25,7 +25,7 @@ from fdgjax.config import Config, experiment_identity, make_config, read_config,
 from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.audit import LOST, UNCHANGED, read_log
 from fdgjax.deploy.audit import compare as compare_logs
-from fdgjax.deploy.contents import KINDS, contents_of
+from fdgjax.deploy.contents import contents_of
 from fdgjax.deploy.folder import open_folder
 from fdgjax.deploy.image_folder import decoded_folder, files_of
 from fdgjax.deploy.kept import read_kept, state_file, write_kept
@@ -149,7 +149,7 @@ def test_the_page_for_administrators_says_what_is_logged(trial: Trial, server: S
     entries = read_log(tmp_path / "node0" / "states" / MESSAGES).entries
     assert [entry.kind for entry in entries[::2]] == ["join", "train", "train", "evaluate", "finish"]
     for entry in entries:
-        leaves, facts = (said.down, KINDS[entry.kind].down) if entry.down else (said.up, KINDS[entry.kind].up)
+        leaves, facts = (said.down, said.kinds[entry.kind].down) if entry.down else (said.up, said.kinds[entry.kind].up)
         assert (entry.arrays, entry.bytes) == (len(leaves[entry.kind]), bytes_of(leaves[entry.kind]))
         assert set(entry.facts) == set(facts)
 

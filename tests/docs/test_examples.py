@@ -109,13 +109,14 @@ LONG = (
 @pytest.mark.parametrize("line", sorted({line for line in every_command() if reason(line) and re.match(LONG, line)}))
 def test_a_long_command_is_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the parser of its own program, which is stopped there; names of experiments are looked up by other tests."""
-    read = argparse.ArgumentParser.parse_args
+    read = argparse.ArgumentParser.parse_known_args
 
     def stop(self: argparse.ArgumentParser, *args: Any) -> None:
-        read(self, *args)
+        _, rest = read(self, *args)
+        assert rest == []
         raise Parsed
 
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", stop)
     words = shlex.split(re.sub(r"^taskset -c \d ", "", line))
     name = COMMANDS[words[1]].module if words[0] == "fdgjax" else words[2]
     package = importlib.util.find_spec(f"{name}.__main__") if (ROOT / name.replace(".", "/")).is_dir() else None

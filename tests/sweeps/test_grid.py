@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fdgjax.cli.sweep import main, parser
 from fdgjax.config import make_config
 from fdgjax.sweeps.cells import Cell, own_specs, read_spec, spec_file
 from fdgjax.sweeps.grid import grid
-from fdgjax.sweeps.options import add_options, spanned, sweep_of
+from fdgjax.sweeps.options import add_options, read_arguments, single_values, spanned, sweep_of
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
@@ -133,6 +135,16 @@ def test_a_sweep_by_flags_ends_with_a_table_and_is_not_run_again(
     assert len(before) == 2
 
 
+@given(
+    st.lists(st.text('a," \n=b', min_size=1), min_size=1, max_size=3).map(",".join),
+    st.sampled_from(["data.label", "data.ignored"]),
+)
+def test_a_key_of_a_config_is_set_to_what_is_typed_whatever_commas_and_quotes_it_has(value: str, key: str) -> None:
+    words = ["--config=fedavg", f"--config.{key}={value}", "--set", "rounds=2", "--out", "out"]
+    args = read_arguments(parser(), words)
+    assert single_values(args.set) == [f"{key}={value}", "rounds=2"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -147,7 +159,12 @@ def test_a_sweep_by_flags_ends_with_a_table_and_is_not_run_again(
         (["--config=fedavg", "--set", "data.label=a\nb"], "got the list 'a\\nb'; expected words separated by commas"),
         (["--config=fedavg", "--targets", "r17"], "unknown domain of --targets 'r17'"),
         (["--config=fedavg:pacs", "--targets", "all"], "data_dir is empty"),
-        (["--config=fedavg", "--set", "round=3"], "--set, for the run fedavg: unknown config key 'round'"),
+        (["--config=fedavg", "--set", "round=3"], "the run fedavg: unknown config key 'round'"),
+        (["--config=fedavg", "--config.round=3"], "the run fedavg: unknown config key 'round'"),
+        (["--config=fedavg", "rounds=3"], "sweep got the spec 'rounds=3' and --config"),
+        (["--config=fedavg", "--rounds=3"], "got '--rounds=3', which is no flag; expected --config.rounds=3"),
+        (["--config=fedavg", "--hosts=3"], "fdgjax sweep got '--hosts=3', which is no option"),
+        (["--config=fedavg", "--config.rounds=3", "--set", "rounds=4"], "got rounds 2 times; expected it once"),
         (["--config=fedavg", "--set", "rounds=3,many"], "config.rounds got 'many'"),
         (["--config=fedavg", "--set", "rounds=0,3"], "config.rounds got 0"),
         (["--config=fedavg", "--seeds", "0"], "config.seeds got 0"),

@@ -241,6 +241,11 @@ def test_a_method_declares_what_is_searched(tmp_path: Path) -> None:
         (["fedprox", "--tune", "client_momentum"], "has no effect with the config's other values"),
         (["fedprox", "--set", "rounds=2,3"], "--set got several values, 'rounds=2,3'; expected one"),
         (["fedproxy"], "unknown method 'fedproxy'"),
+        (["--config=fedproxy"], "unknown method 'fedproxy'"),
+        (["fedavg", "--config=fedprox"], "search got fedavg and --config=fedprox; expected one"),
+        ([], "search got no method; expected one, such as --config=fedprox"),
+        (["fedprox", "rounds=3"], "got 'rounds=3', which is no flag; expected --config.rounds=3"),
+        (["fedprox", "--config.rounds=x"], "config.rounds got 'x'; expected a whole number"),
         (["fedprox", "--shard", "0/2"], "--shard got '0/2'; expected I/N"),
     ],
 )
