@@ -18,12 +18,14 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from fdgjax.utils.command import MISTAKE
+from fdgjax.utils.command import MISTAKE, refuse
 from fdgjax.utils.errors import UserError, reason_of
 
 OPTION, AUTO, BY_HAND = "distributed", "auto", "HOST:PORT,RANK,COUNT"
 JOINING_SECONDS = 300.0
 """How long processes wait for one another when they start."""
+ALONE_SECONDS = 60.0
+"""How much longer JAX would wait: it then aborts with a stack trace, where `ends_alone` has said why in one line."""
 HEARTBEAT_SECONDS = 30
 """How long JAX waits for a process's heartbeat before it ends the other processes. JAX's default is 100."""
 LEAVING_SECONDS = 5.0
@@ -106,21 +108,42 @@ def join_processes(place: ProcessAddress) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     if place.address is not None and place.rank:
         await_process_0(place.address)  # if JAX's own attempt failed, it would abort with a stack trace
+    how: dict[str, Any] = {"heartbeat_timeout_seconds": HEARTBEAT_SECONDS}
+    how |= {"initialization_timeout": int(JOINING_SECONDS + ALONE_SECONDS)}
     try:
-        if place.address is None:
-            jax.distributed.initialize(heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
-        else:
-            jax.distributed.initialize(
-                *(place.address, place.size, place.rank),
-                cluster_detection_method="deactivate",
-                heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
-            )
+        with ends_alone(place):
+            if place.address is None:
+                jax.distributed.initialize(**how)
+            else:
+                own = (place.address, place.size, place.rank)
+                jax.distributed.initialize(*own, cluster_detection_method="deactivate", **how)
     except (RuntimeError, ValueError, TypeError, OSError) as error:
         reason = reason_of(error)
         raise UserError(
             f"--{OPTION}={place.address or AUTO} joined no other processes ({reason}); {EXPECTED}, with a process 0 "
             "that all can reach and every process started within five minutes"
         ) from error
+
+
+@contextlib.contextmanager
+def ends_alone(place: ProcessAddress) -> Iterator[None]:
+    """Ends this process with one line if the block, in which JAX waits for the other processes, takes too long."""
+
+    def end() -> None:
+        refuse(
+            f"--{OPTION}={place.address or AUTO} waited {JOINING_SECONDS:.0f} s for the other processes, and not all "
+            f"have joined; expected {place.size or 'all'} of them to run; start every rank, and see that each reaches "
+            "HOST:PORT"
+        )
+        os._exit(MISTAKE)
+
+    alone = threading.Timer(JOINING_SECONDS, end)
+    alone.daemon = True
+    alone.start()
+    try:
+        yield
+    finally:
+        alone.cancel()
 
 
 class Stop(Protocol):

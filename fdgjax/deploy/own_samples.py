@@ -7,14 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.config import split_seed_of
-from fdgjax.data.groups import numbered
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
 from fdgjax.data.sources.file_groups import file_groups
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
 from fdgjax.data.sources.table_labels import group_names
 from fdgjax.deploy.image_folder import decoded_folder, files_of, folder_digest
-from fdgjax.deploy.terms import OwnSamples, Terms, joined, no_samples
+from fdgjax.deploy.terms import OwnSamples, Terms, as_data, joined, no_samples
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.words import words_of
 
@@ -108,7 +107,7 @@ def positions(own: OwnSamples, places: OwnPlaces, terms: Terms, party: int) -> t
     if places.held_out is not None or places.whole:
         return (nothing, nothing, nothing, every) if unseen else (every, nothing, nothing, nothing)
     where = terms.config.data
-    groups = None if own.groups is None else numbered(np.zeros(samples, np.int32), own.groups.tolist())
+    groups = as_data(own, terms).groups
     how = SplitSpec(validation=where.validation, test=where.test, seed=split_seed_of(terms.config, terms.config.seed))
     train, validation, test = PROTOCOLS[where.protocol].own(samples, party, how, groups)
     if unseen:

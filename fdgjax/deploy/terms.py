@@ -15,6 +15,7 @@ from fdgjax.data.encoding import Encoding, unstandardised
 from fdgjax.data.encoding import from_plain as encoding_from_plain
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.federation import Federation, Rows, on_device
+from fdgjax.data.groups import numbered
 from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS, Protocol
 from fdgjax.data.sources.domains import Domains
@@ -117,7 +118,8 @@ def no_samples(terms: Terms) -> OwnSamples:
 def as_data(own: OwnSamples, terms: Terms) -> Domains:
     """A party's own samples as a data set of one domain."""
     domains = np.zeros(len(own.labels), np.int32)
-    return Domains(own.inputs, own.labels, domains, ("own",), terms.class_names, terms.columns)
+    groups = None if own.groups is None else numbered(domains, own.groups.tolist())
+    return Domains(own.inputs, own.labels, domains, ("own",), terms.class_names, terms.columns, groups=groups)
 
 
 class Agreed(NamedTuple):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -78,8 +78,10 @@ class Split(NamedTuple):
     test: np.ndarray
 
 
-def stratified_split(labels: np.ndarray, percent: int, repeats: int, seed: int) -> Split:
-    """Random splits in which every class has the same share of its samples, at least one, for training.
+def random_splits(
+    labels: np.ndarray, percent: int, repeats: int, seed: int, groups: np.ndarray | None = None
+) -> list[Split]:
+    """Random splits, together of all repeats: one `Split` for those of equal sizes, which grouped samples do not have.
 
     A split depends on the seed, the percentage and its own number, so that more repeats do not change the first ones.
 
@@ -88,6 +90,56 @@ def stratified_split(labels: np.ndarray, percent: int, repeats: int, seed: int) 
       percent: for training, 1 to 99.
       repeats: number of splits.
       seed: of the splits.
+      groups: int `[samples]`, see `fdgjax.data.groups`; None for samples that are not grouped.
+
+    Raises:
+      UserError: like `stratified_split` or `grouped_split`.
+    """
+    each = [np.random.default_rng(np.random.SeedSequence([seed, 3, percent, repeat])) for repeat in range(repeats)]
+    if groups is None:
+        return [stratified_split(labels, percent, each)]
+    return [Split(*(part[None] for part in grouped_split(labels, percent, rng, groups))) for rng in each]
+
+
+def grouped_split(labels: np.ndarray, percent: int, rng: np.random.Generator, groups: np.ndarray) -> Split:
+    """A random split of whole groups, positions int32 `[train]` and `[test]`: a group of each class for training, of
+    the class with the fewest groups first, and, in a random order, others as long as they fit into the percentage. Each
+    class keeps a group for the test.
+
+    Raises:
+      UserError: a class whose samples are all of one group, or of groups that other classes need.
+    """
+    size = round(len(labels) * percent / 100)
+    names, unit, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    classes, kind = np.unique(labels, return_inverse=True)
+    has = np.zeros((len(names), len(classes)), bool)
+    has[unit, kind] = True
+    order, taken = rng.permutation(len(names)), np.zeros(len(names), bool)
+
+    def free(group: int) -> bool:
+        """Whether a group may be taken, and each class has another one left."""
+        return not taken[group] and bool(np.all(has[~taken].sum(axis=0) > has[group]))
+
+    for label in np.argsort(has.sum(axis=0), kind="stable"):
+        if has[taken, label].any():
+            continue
+        own = [group for group in order if has[group, label] and free(group)]
+        if not own:
+            raise UserError(
+                f"class {classes[label]} has {has[:, label].sum()} group(s) of samples in the unseen domain; expected "
+                "groups of each class to train the probe on and others to test it; leave config.data.group out, or "
+                "group otherwise"
+            )
+        taken[own[0]] = True
+    for group in order:
+        if counts[taken].sum() + counts[group] <= size and free(group):
+            taken[group] = True
+    return Split(*(np.flatnonzero(part).astype(np.int32) for part in (taken[unit], ~taken[unit])))
+
+
+def stratified_split(labels: np.ndarray, percent: int, each: Sequence[np.random.Generator]) -> Split:
+    """Random splits, one by each generator, in which every class has the same share of its samples, at least one, for
+    training.
 
     Raises:
       UserError: a class with a single sample.
@@ -100,8 +152,7 @@ def stratified_split(labels: np.ndarray, percent: int, repeats: int, seed: int) 
         )
     rows = [np.flatnonzero(labels == label) for label in classes]
     trains, tests = [], []
-    for repeat in range(repeats):
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 3, percent, repeat]))
+    for rng in each:
         shuffled = [rng.permutation(own) for own in rows]
         cuts = [min(max(1, round(len(own) * percent / 100)), len(own) - 1) for own in rows]
         trains.append(np.concatenate([own[:cut] for own, cut in zip(shuffled, cuts, strict=True)]))
@@ -117,7 +168,7 @@ def standardised(features: jax.Array, train: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("classes", "how"))
 def linear_probe(
-    key: jax.Array,
+    keys: jax.Array,
     features: jax.Array,
     labels: jax.Array,
     train: jax.Array,
@@ -132,7 +183,7 @@ def linear_probe(
     only one.
 
     Args:
-      key: of the shuffling.
+      keys: of the shuffling, `[repeats]`.
       features: `[samples, m]`. labels: int `[samples]`.
       train, test: positions, `[repeats, ...]`.
       classes: K.
@@ -168,4 +219,4 @@ def linear_probe(
         guess = jnp.argmax(scaled[test] @ kernel + bias[None], axis=1)
         return jnp.mean((guess == labels[test]).astype(jnp.float32))
 
-    return jax.vmap(one)(jax.random.split(key, len(train)), train, test)
+    return jax.vmap(one)(keys, train, test)

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from fdgjax.cli.probe import show
 from fdgjax.evaluation import measure_probe
-from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, stratified_split
+from fdgjax.evaluation.linear_probe import LAYERS, Probing, grouped_split, linear_probe, random_splits
 from fdgjax.models.client_model import as_model
 from fdgjax.utils.errors import UserError
 from tests.toy_models import CLASSES, IMAGE, SilentNet
@@ -25,19 +26,53 @@ HOW = Probing(repeats=3, epochs=60, batch_size=32, learning_rate=0.05)
 @given(counts=st.lists(st.integers(2, 30), min_size=1, max_size=5), percent=st.integers(1, 99), seed=st.integers(0, 99))
 def test_every_class_has_its_share_and_no_sample_is_on_both_sides(counts: list[int], percent: int, seed: int) -> None:
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
-    split = stratified_split(labels, percent, 3, seed)
+    (split,) = random_splits(labels, percent, 3, seed)
     for train, test in zip(split.train, split.test, strict=True):
         assert sorted([*train, *test]) == list(range(len(labels)))
         for label, count in enumerate(counts):
             taken = int((labels[train] == label).sum())
             assert 1 <= taken < count
             assert abs(taken - count * percent / 100) <= 1
-    np.testing.assert_array_equal(split.train[:2], stratified_split(labels, percent, 2, seed).train)
+    np.testing.assert_array_equal(split.train[:2], random_splits(labels, percent, 2, seed)[0].train)
 
 
 def test_a_class_with_one_sample_is_refused_in_one_line() -> None:
     with pytest.raises(UserError, match=r"class 1 has a single sample .*expected at least 2") as error:
-        stratified_split(np.asarray([0, 0, 1]), 10, 1, 0)
+        random_splits(np.asarray([0, 0, 1]), 10, 1, 0)
+    assert "\n" not in str(error.value)
+
+
+@LAW
+@given(
+    groups=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 2)), min_size=6, max_size=20),
+    percent=st.integers(1, 99),
+    seed=st.integers(0, 99),
+)
+def test_a_probe_is_tested_on_groups_that_it_was_not_trained_on(
+    groups: list[tuple[int, int]], percent: int, seed: int
+) -> None:
+    """Groups have samples of one class each; of each class there are two groups at least."""
+    rng = np.random.default_rng(seed)
+    own = [(size, kind if place > 5 else place % 3) for place, (size, kind) in enumerate(groups)]
+    unit, labels = (np.repeat(each, [size for size, _ in own]) for each in (range(len(own)), [kind for _, kind in own]))
+    order, size = rng.permutation(len(labels)), round(len(labels) * percent / 100)
+    unit, labels = unit[order], labels[order]
+    splits, fewer = (random_splits(labels, percent, repeats, seed, unit) for repeats in (3, 2))
+    chex.assert_trees_all_equal(splits[:2], fewer)
+    for train, test in (map(np.ravel, split) for split in splits):
+        assert sorted([*train, *test]) == list(range(len(labels)))
+        assert not set(unit[train]) & set(unit[test])
+        assert set(labels[train]) == set(labels[test]) == {0, 1, 2}
+        assert len(train) <= max(size, sum(sorted(np.bincount(unit))[-3:]))
+        for count, kind in (own[group] for group in np.unique(unit[test])):
+            last = len(np.unique(unit[test][labels[test] == kind])) == 1
+            assert last or len(train) + count > size, "there was room for another group"
+
+
+def test_a_class_of_one_group_is_refused_in_one_line() -> None:
+    labels, groups = np.asarray([0, 0, 1, 1]), np.asarray([0, 1, 2, 2])
+    with pytest.raises(UserError, match=r"class 1 has 1 group.*leave config\.data\.group out") as error:
+        grouped_split(labels, 50, np.random.default_rng(0), groups)
     assert "\n" not in str(error.value)
 
 
@@ -61,9 +96,9 @@ def test_percentages_are_whole_numbers(words: str) -> None:
 
 
 def accuracies(features: np.ndarray, labels: np.ndarray, percent: int = 30, how: Probing = HOW) -> np.ndarray:
-    split = stratified_split(labels, percent, 3, 0)
-    key = jax.random.key(0)
-    return np.asarray(linear_probe(key, jnp.asarray(features), jnp.asarray(labels), *map(jnp.asarray, split), 3, how))
+    (split,) = random_splits(labels, percent, 3, 0)
+    keys = jax.random.split(jax.random.key(0), 3)
+    return np.asarray(linear_probe(keys, jnp.asarray(features), jnp.asarray(labels), *map(jnp.asarray, split), 3, how))
 
 
 @pytest.mark.slow

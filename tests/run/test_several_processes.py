@@ -134,6 +134,18 @@ def test_a_mistake_is_the_same_line_in_every_process(cache: Path, tmp_path: Path
     assert "holds no config.json" in lines[0][0]
 
 
+def test_a_process_whose_others_never_come_says_so_in_one_line(cache: Path, tmp_path: Path) -> None:
+    patient = tmp_path / "patient.py"
+    patient.write_text("import fdgjax.distributed\n\nfdgjax.distributed.JOINING_SECONDS = 3.0\n")
+    words = command("fedavg", cache, tmp_path / "run", 2, ROUNDS)
+    process = start([*words[:3], "--with", str(patient), *words[3:], f"--distributed={free_address()},0,2"])
+    said = process.communicate(timeout=300)[1]
+    assert process.returncode == MISTAKE, said
+    (line,) = [line for line in said.splitlines() if line.startswith("fdgjax:")]
+    assert "waited 3 s for the other processes, and not all have joined; expected 2 of them" in line
+    assert "@ " not in said, "no stack trace of JAX's"
+
+
 def test_other_data_on_a_host_is_the_same_line_in_every_process(cache: Path, tmp_path: Path) -> None:
     for rank in range(2):
         (tmp_path / f"{rank}").mkdir()
