@@ -29,7 +29,8 @@ test: install
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m 'not slow'
 
 slow: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m slow $(if $(SLOW_MINUTES),--minutes $(SLOW_MINUTES))
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m slow \
+		$(if $(SLOW_MINUTES),--no-loadscope-reorder --minutes $(SLOW_MINUTES))
 
 newest:
 	@if test -z "$(NEWEST)"; then \

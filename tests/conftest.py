@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     minutes = item.config.getoption("minutes")
     if item.get_closest_marker("slow") and time.monotonic() - item.config.stash[BEGUN] > 60 * minutes:
         pytest.skip(f"{minutes:g} minutes are over: run `make slow` without SLOW_MINUTES for all of them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where time is short, files with many tests come last: these are cases of the same laws, of which some run in
+    `make test`; files with few are tests of whole programs. Needs `--no-loadscope-reorder`, as pytest-xdist does the
+    opposite."""
+    if math.isfinite(config.getoption("minutes")):
+        tests = Counter(item.path for item in items if item.get_closest_marker("slow"))
+        items.sort(key=lambda item: tests[item.path])
 
 
 def pytest_configure(config: pytest.Config) -> None:
