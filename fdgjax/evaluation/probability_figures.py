@@ -86,6 +86,24 @@ def balanced_accuracy(labels: np.ndarray, probabilities: np.ndarray, threshold: 
     return float(balanced_accuracy_score(labels, decisions(probabilities, threshold)))
 
 
+def quadratic_kappa(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None = None) -> float:
+    """`1 - sum_ij (i - j)^2 o_ij / sum_ij (i - j)^2 e_ij` of classes that are grades, i the true and j the decided one:
+    o_ij is how often both occur together, e_ij by chance (Cohen, "Weighted kappa", 1968). From -1 to 1, 0 by chance."""
+    from sklearn.metrics import cohen_kappa_score
+
+    classes = np.arange(probabilities.shape[1])
+    return float(cohen_kappa_score(labels, decisions(probabilities, threshold), labels=classes, weights="quadratic"))
+
+
+def mcc(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None = None) -> float:
+    """The correlation of decided and true classes (Matthews, 1975; of several classes Gorodkin, "Comparing two
+    K-category assignments by a K-category correlation coefficient", 2004). From -1 to 1, 0 if one class is decided
+    for all samples."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(labels, decisions(probabilities, threshold)))
+
+
 def sensitivity(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None = None) -> float:
     """Of the positive samples the share that is recognised."""
     from sklearn.metrics import recall_score
@@ -128,6 +146,10 @@ FIGURES: Mapping[str, Figure] = {
     "balanced_accuracy": Figure(
         "balanced accuracy", balanced_accuracy, resampled.balanced_accuracy, every_class, thresholded=True
     ),
+    "quadratic_kappa": Figure(
+        "quadratic kappa", quadratic_kappa, resampled.quadratic_kappa, every_class, thresholded=True
+    ),
+    "mcc": Figure("MCC", mcc, resampled.mcc, every_class, thresholded=True),
     "sensitivity": Figure(
         "sensitivity",
         sensitivity,

@@ -166,6 +166,26 @@ def balanced_accuracy(
     return np.asarray(recalls(labels, probabilities, threshold, counts).mean(axis=1))
 
 
+def quadratic_kappa(
+    labels: np.ndarray, probabilities: np.ndarray, threshold: float | None, counts: np.ndarray
+) -> np.ndarray:
+    """Cohen's kappa with quadratic weights: one less the disagreement over that by chance."""
+    found = confusions(labels, probabilities, threshold, counts)
+    grades = np.arange(found.shape[1])
+    weights = (grades[:, None] - grades) ** 2
+    chance = np.einsum("ri,ij,rj->r", found.sum(axis=2), weights, found.sum(axis=1)) / found.sum(axis=(1, 2))
+    return np.asarray(1 - np.einsum("rij,ij->r", found, weights) / chance)
+
+
+def mcc(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None, counts: np.ndarray) -> np.ndarray:
+    """The correlation of decided and true classes, 0 where one does not vary."""
+    found = confusions(labels, probabilities, threshold, counts)
+    true, decided, size = found.sum(axis=2), found.sum(axis=1), found.sum(axis=(1, 2))
+    together = np.trace(found, axis1=1, axis2=2) * size - np.sum(true * decided, axis=1)
+    spread = (size**2 - np.sum(true**2, axis=1)) * (size**2 - np.sum(decided**2, axis=1))
+    return np.divide(together, np.sqrt(spread), out=np.zeros_like(together), where=spread > 0)
+
+
 def sensitivity(
     labels: np.ndarray, probabilities: np.ndarray, threshold: float | None, counts: np.ndarray
 ) -> np.ndarray:

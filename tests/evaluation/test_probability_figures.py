@@ -116,6 +116,22 @@ def test_resamples_have_the_figures_of_the_samples_that_they_repeat(given_: tupl
 
 
 @EACH
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=20))
+def test_grades_that_are_further_off_count_by_the_square_and_correlations_are_of_all_classes(
+    further: list[tuple[int, int]],
+) -> None:
+    """Kappa by Cohen's formula over pairs of samples; MCC as the correlation of one-hot vectors."""
+    pairs = [(grade, grade) for grade in range(5)] + further
+    labels, decided = (np.array(each) for each in zip(*pairs, strict=True))
+    p = np.eye(5)[decided]
+    by_chance = np.mean((labels[:, None] - decided) ** 2)
+    assert value("quadratic_kappa", labels, p) == pytest.approx(1 - np.mean((labels - decided) ** 2) / by_chance)
+    true, found = (np.eye(5)[each] - np.eye(5)[each].mean(axis=0) for each in (labels, decided))
+    correlation = np.sum(true * found) / math.sqrt(np.sum(true**2) * np.sum(found**2))
+    assert value("mcc", labels, p) == pytest.approx(correlation)
+
+
+@EACH
 @given(BOTH, st.integers(0, 10**6))
 def test_no_class_vanishes_from_a_resample(given_: tuple, seed: int) -> None:
     labels, _ = given_
@@ -206,7 +222,7 @@ def test_what_has_no_value_is_none() -> None:
     p = np.array([[0.3, 0.7], [0.6, 0.4]])
     ones, mixed = np.array([1, 1]), np.array([0, 1])
     none = {name for name, figure in FIGURES.items() if figure_of(figure, ones, p, 0.5) is None}
-    assert none == {"auroc", "average_precision", "f1", "balanced_accuracy", "specificity"}
+    assert none == set(FIGURES) - {"sensitivity", "log_loss", "brier"}
     without = {name for name, figure in FIGURES.items() if figure_of(figure, mixed, p, None) is None}
     assert without == {name for name, figure in FIGURES.items() if figure.thresholded}
     three = np.array([[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]])
