@@ -140,9 +140,7 @@ def test_a_copied_file_does_not_replace_the_method_that_it_was_copied_from(
         (0.5, {"above": 0}, "got -1.0 in hyper(0.5, search=(-1.0, 0.5)); expected a number above 0"),
     ],
 )
-def test_a_declaration_outside_its_own_bounds_is_refused(
-    default: float, bounds: Mapping[str, float], said: str
-) -> None:
+def test_a_declaration_outside_its_own_bounds_is_refused(default: float, bounds: Mapping[str, Any], said: str) -> None:
     """A run would be told that the value, which nobody set, is none, and to take the same one."""
     with pytest.raises(UserError, match=re.escape(said)):
         hyper(default, search=(-1.0, 0.5), source="ours", **bounds)
