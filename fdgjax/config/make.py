@@ -15,7 +15,7 @@ from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import settled
 from fdgjax.models.pretrained.weight_names import PRETRAINED
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, users_program
 from fdgjax.utils.registry import Registry, lookup
 
 SECTIONS: Mapping[str, type[Any]] = {
@@ -35,7 +35,8 @@ def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.C
         names its data set and may set any other key. The method's own settings for that preset override it.
 
     Raises:
-      UserError: unknown method, data set or preset, or a preset that sets a key that does not exist.
+      UserError: unknown method, data set or preset, or a preset that sets a key that does not exist, or to a value of
+        another type.
     """
     entry = lookup("method", method, METHODS)
     lookup(kind := "data set or preset", preset, Registry(kind, {**DATASETS, **PRESETS}))
@@ -44,7 +45,10 @@ def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.C
     config.data.protocol = entry.protocol
     config.lock()
     for layer in (PRESETS.get(preset, {}), entry.presets.get(preset, {})):
-        config.update(layer)
+        with users_program(
+            f"the preset '{preset}' of method '{method}'", "keys of the config, with values of their types"
+        ):
+            config.update(layer)
     return config
 
 

@@ -22,10 +22,10 @@ from fdgjax.data.augmentations.view import View, same_shape
 from fdgjax.data.sources import arrays as arrays
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS, Entry
-from fdgjax.models import MODELS
+from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.utils.command import with_words
 from fdgjax.utils.errors import UserError, users_program
-from fdgjax.utils.registry import Registry, register
+from fdgjax.utils.registry import Registry, lookup, register
 from fdgjax.utils.words import words_of
 
 if TYPE_CHECKING:
@@ -54,10 +54,14 @@ def register_method(entry: Entry, origin: str | None = None) -> str:
       Its name.
 
     Raises:
-      UserError: `entry` is not an `Entry`, or has the name of one of the package's methods.
+      UserError: `entry` is not an `Entry`, has the name of one of the package's methods, or needs a unit or a head that
+        does not exist.
     """
     if not isinstance(entry, Entry):
         raise UserError(f"the method got {type(entry).__name__}; expected an fdgjax.Entry(name, hyper, make, summary)")
+    for kind, word, known in (("unit", entry.unit, UNITS), ("head", entry.head, HEADS)):
+        if word:
+            lookup(f"{kind} of method '{entry.name}'", word, known)
     return register(METHODS, entry.name, entry, origin)
 
 

@@ -11,18 +11,31 @@ from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, RowExtension, extend
 from fdgjax.methods.parts.hyper import When, hyper
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import Registry
 
 __all__ = ["METHODS", "Entry", "Extended", "FedAvg", "RowExtension", "When", "extend", "fedavg", "hyper"]
 
 
 def method_entries() -> Mapping[str, Entry]:
-    """The entries of all method files, by name."""
-    modules = (
-        importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__) if not each.ispkg
-    )
-    entries: list[Entry] = [module.ENTRY for module in modules]
-    return {entry.name: entry for entry in entries}
+    """The entries of all method files, by name.
+
+    Raises:
+      UserError: a file without an entry, or with one of another name: of two entries of one name the last would stay.
+    """
+    return {each.name: entry_of(each.name) for each in pkgutil.iter_modules(__path__) if not each.ispkg}
+
+
+def entry_of(name: str) -> Entry:
+    """The entry of a method file."""
+    entry = getattr(importlib.import_module(f"{__name__}.{name}"), "ENTRY", None)
+    if not isinstance(entry, Entry) or entry.name != name:
+        got = f"ENTRY of the name '{entry.name}'" if isinstance(entry, Entry) else "no ENTRY"
+        raise UserError(
+            f'fdgjax/methods/{name}.py got {got}; expected ENTRY = Entry("{name}", ...), or code that several methods '
+            "share in fdgjax/methods/parts"
+        )
+    return entry
 
 
 METHODS: Registry[Entry] = Registry("method", method_entries())

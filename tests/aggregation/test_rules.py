@@ -125,6 +125,10 @@ def as_weights(weights: list[int]) -> jax.Array:
     return jnp.asarray(weights, jnp.float32)
 
 
+def test_the_laws_are_tested_of_every_robust_rule() -> None:
+    assert set(ROBUST) <= set(RULES), "an entry of fdgjax.aggregation.RULES enrols a rule in the laws"
+
+
 @every_form
 def test_matrix_products_are_computed_in_full_precision(rule: Rule) -> None:
     found = {one for both in precisions(jax.make_jaxpr(rule)(draw(0))) for one in both or [None]}

@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import ENTRY as FEDAVG
 from fdgjax.utils.checksums import read_checked_json
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import lent
 from tests.api.test_python import Flat, X, arrays
 from tests.docs.pages import README
 
@@ -41,6 +43,26 @@ def test_what_is_the_packages_own_stays() -> None:
         fdgjax.register_augmentation("mine", "darker")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="expected letters"):
         fdgjax.register_model("a:b", Flat())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"unit": "dsee"}, "unknown unit of method 'mine' 'dsee'; .* did you mean 'dse'"),
+        ({"head": "projektion"}, "unknown head of method 'mine' 'projektion'; .* did you mean 'projection'"),
+        (
+            {"presets": {"pacs": {"local_epoch": 3}}},
+            "preset 'pacs' of method 'mine' cannot be .*local_epoch.*; expected",
+        ),
+        ({"presets": {"pacs": {"rounds": "few"}}}, "preset 'pacs' of method 'mine' cannot be .*; expected keys of the"),
+    ],
+)
+def test_an_entry_with_a_mistake_is_refused_in_one_line(changes: dict[str, Any], said: str) -> None:
+    def configured() -> None:
+        make_config(fdgjax.register_method(FEDAVG._replace(name="mine", **changes)), "pacs")
+
+    with lent(METHODS, {"mine": FEDAVG}), pytest.raises(UserError, match=said):
+        configured()
 
 
 def darker(key: jax.Array, images: jax.Array) -> jax.Array:

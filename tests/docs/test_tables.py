@@ -4,12 +4,14 @@ import re
 
 import pytest
 
+from fdgjax.aggregation import ROBUST
 from fdgjax.config.presets import PRESETS
 from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.data.download.release import amount
 from fdgjax.data.download.releases import RELEASES
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.loading import DATASETS
+from fdgjax.engine.robustness.attacks import ATTACKS
 from fdgjax.evaluation import HEADLINES
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import FIGURES
@@ -47,6 +49,7 @@ def test_readme_links_every_method_in_the_group_of_the_full_table() -> None:
     }
     tables = {title: {name for name, _ in rows(text)} for title, text in sections(DOCS / "methods.md").items()}
     assert linked == {title: names for title, names in tables.items() if names}
+    assert re.findall(r"(\d+) methods on one engine", text_of(README)) == [str(len(METHODS))]
 
 
 def test_the_table_of_data_sets_is_the_registry() -> None:
@@ -101,3 +104,11 @@ def test_protocols_figures_and_presets_are_all_there() -> None:
     assert [name for name, _ in rows(of_numbers)] == list(NUMBER_FIGURES)
     listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page["Presets"], re.MULTILINE)))
     assert sorted(listed) == sorted(set(PRESETS) - set(DATASETS))
+    assert set(DATASETS) <= set(PRESETS), "each says its image size and its network"
+
+
+def test_the_tables_of_rules_and_attacks_are_the_registries() -> None:
+    page = sections(DOCS / "robustness.md")
+    defences = re.findall(r"^\| `(\w+)` \| .* \| (2f \+ \d) \| .* \|$", page["Defences"], re.MULTILINE)
+    assert defences == [(name, f"2f + {rule.least(1) - 2}") for name, rule in ROBUST.items()]
+    assert {"none", *(name for name, _ in rows(page["Attacks"]))} == set(ATTACKS)

@@ -66,8 +66,18 @@ def hyper(
     A number is finite, from `least` to `most` and larger than `above`. A string is one of those of `search`, unless
     they are only `examples`; with `by_start` it may be '', which `settled` replaces. A search varies the field only
     under the condition `when`.
+
+    Raises:
+      UserError: a default or a value of `search` that is a number outside the bounds.
     """
-    metadata = {"search": tuple(search), "source": source, "bounds": Bounds(least, most, above), "examples": examples}
+    bounds = Bounds(least, most, above)
+    for value in (default, *search):
+        if isinstance(value, int | float) and not bounds.hold(value):
+            raise UserError(
+                f"a hyperparameter got {value!r} in hyper({default!r}, search={tuple(search)!r}); expected {bounds}; "
+                "set other bounds by least, most or above"
+            )
+    metadata = {"search": tuple(search), "source": source, "bounds": bounds, "examples": examples}
     return dataclasses.field(default=default, metadata=metadata | {"by_start": by_start, "when": when})
 
 
