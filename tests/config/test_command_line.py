@@ -88,7 +88,7 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
         ((CONFIG, "--config.seed_axis=chunk"), r"unknown seed_axis 'chunk'; expected one of: auto, map, vmap"),
         (
             (CONFIG, "--config.selection=best"),
-            r"unknown selection 'best'; expected one of 20 names; did you mean 'last'",
+            r"unknown selection 'best'; expected one of \d+ names; did you mean 'last'",
         ),
         ((CONFIG, "--config.model.name=inceptio"), r"unknown model.name 'inceptio'; .*did you mean 'inception'"),
         (
