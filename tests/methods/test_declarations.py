@@ -1,0 +1,49 @@
+"""What a method file must declare, and what is refused where it is declared."""
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fdgjax import methods
+from fdgjax.methods.parts.hyper import hyper
+from fdgjax.utils.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from fdgjax.methods.fedprox import ENTRY", "got ENTRY of the name 'fedprox'"),
+        ("RATE = 0.1", "got no ENTRY"),
+    ],
+)
+def test_a_copied_file_does_not_replace_the_method_that_it_was_copied_from(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fedzzz.py").write_text(text)
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "fdgjax.methods.fedzzz", raising=False)
+    with pytest.raises(UserError, match=rf'fedzzz.py {said}; expected ENTRY = Entry\("fedzzz", ...\)'):
+        methods.method_entries()
+
+
+@pytest.mark.parametrize(
+    ("default", "bounds", "said"),
+    [
+        (-1.0, {}, "got -1.0 in hyper(-1.0, search=(-1.0, 0.5)); expected a number from 0; set other bounds by least"),
+        (
+            0.5,
+            {"least": -2, "most": 0.4},
+            "got 0.5 in hyper(0.5, search=(-1.0, 0.5)); expected a number from -2 to 0.4",
+        ),
+        (0.5, {"above": 0}, "got -1.0 in hyper(0.5, search=(-1.0, 0.5)); expected a number above 0"),
+    ],
+)
+def test_a_declaration_outside_its_own_bounds_is_refused(default: float, bounds: Mapping[str, Any], said: str) -> None:
+    """A run would be told that the value, which nobody set, is none, and to take the same one."""
+    with pytest.raises(UserError, match=re.escape(said)):
+        hyper(default, search=(-1.0, 0.5), source="ours", **bounds)
+    hyper(default, search=(-1.0, 0.5), source="ours", least=-1)
