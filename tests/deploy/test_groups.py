@@ -118,9 +118,22 @@ def test_a_node_sends_nothing_of_fewer_groups_than_its_smallest_number(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "groups", [None, "", "[", "[" * 100_000, "3", '{"source": 4}', '{"source": 0}', '{"source": true}', "{}",
-               '{"source": 2, "test": 2}', '{"source": 1.5}', '{"source": "2"}']
-)  # fmt: skip
+    "groups",
+    [
+        None,
+        "",
+        "[",
+        "[" * 100_000,
+        "3",
+        '{"source": 4}',
+        '{"source": 0}',
+        '{"source": true}',
+        "{}",
+        '{"source": 2, "test": 2}',
+        '{"source": 1.5}',
+        '{"source": "2"}',
+    ],
+)
 def test_numbers_of_groups_that_no_samples_have_are_an_error(groups: str | None, tmp_path: Path) -> None:
     terms = terms_of(write_grouped(tmp_path))
     like = counts_like({"source": 1})
