@@ -108,8 +108,10 @@ def join_processes(place: ProcessAddress) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     if place.address is not None and place.rank:
         await_process_0(place.address)  # if JAX's own attempt failed, it would abort with a stack trace
-    how: dict[str, Any] = {"heartbeat_timeout_seconds": HEARTBEAT_SECONDS}
-    how |= {"initialization_timeout": int(JOINING_SECONDS + ALONE_SECONDS)}
+    how: dict[str, Any] = {
+        "heartbeat_timeout_seconds": HEARTBEAT_SECONDS,
+        "initialization_timeout": int(JOINING_SECONDS + ALONE_SECONDS),
+    }
     try:
         with ends_alone(place):
             if place.address is None:

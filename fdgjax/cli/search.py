@@ -126,8 +126,8 @@ def read_search(args: argparse.Namespace) -> Search:
     if bool(args.method) == bool(args.config):
         got = f"{args.method} and --config={args.config}" if args.method else "no method"
         raise UserError(f"search got {got}; expected one, such as --config=fedprox")
-    args.config = args.config or args.method
-    (config,) = base_configs(args.config, [])
+    named = args.config or args.method
+    (config,) = base_configs(named, [])
     fixed = single_values(args.set)
     before = config.figures
     set_keys(config, fixed)
@@ -141,7 +141,7 @@ def read_search(args: argparse.Namespace) -> Search:
     space = space_of(config, args.tune)
     data = [f"--config.data.dir={args.data_dir}"] if args.data_dir else []
     keys = [f"--config.{word}" for word in fixed]
-    words = ["fdgjax", *with_words(files_of_with()), "train", f"--config={args.config}", *keys, *data]
+    words = ["fdgjax", *with_words(files_of_with()), "train", f"--config={named}", *keys, *data]
     return Search(config, space, args.out, args.trials, args.seed, not args.no_pruning, words, args.jobs, share, figure)
 
 

@@ -28,6 +28,16 @@ def one_of_each(rows: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
     return rows if groups is None else rows[np.unique(groups[rows], return_index=True)[1]]
 
 
+def classes_of_groups(labels: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of samples the place of each one's group among those that there are, int `[n]`, and whether a group has samples
+    of a class, bool `[groups, classes]`, of the classes that there are. labels, groups: int `[n]`."""
+    names, unit = np.unique(groups, return_inverse=True)
+    kinds, kind = np.unique(labels, return_inverse=True)
+    has = np.zeros((len(names), len(kinds)), bool)
+    has[unit, kind] = True
+    return unit, has
+
+
 def random_parts(
     rows: np.ndarray, sizes: Sequence[int], rng: np.random.Generator, groups: np.ndarray | None, whose: str
 ) -> list[np.ndarray]:

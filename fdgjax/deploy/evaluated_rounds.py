@@ -28,6 +28,8 @@ COUNTED = "evaluated_samples"
 """A record's key: how many samples each figure was counted on, by table and party."""
 GROUPED = "evaluated_groups"
 """A record's key: of how many groups these samples were, where they are grouped."""
+ByTable = Mapping[str, Mapping[str, int]]
+"""Numbers of samples, or of groups, by table and party."""
 SAME_VERSION = "install the server's version of fdgjax at the node"
 
 
@@ -166,7 +168,7 @@ def groups_in(reply: Reply, terms: Terms) -> dict[str, int]:
     return found
 
 
-def by_table(each: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+def by_table(each: Mapping[int, Mapping[str, int]]) -> ByTable:
     """Numbers of parties' tables, by table and party."""
     found: dict[str, dict[str, int]] = {}
     for party, sizes in sorted(each.items()):

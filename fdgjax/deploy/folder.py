@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from fdgjax.config.privacy import Protection
-from fdgjax.deploy.evaluated_rounds import COUNTED, GROUPED, domain_names
+from fdgjax.deploy.evaluated_rounds import COUNTED, GROUPED, ByTable, domain_names
 from fdgjax.deploy.evaluation import has_predictions
 from fdgjax.deploy.server import ServerPrograms
 from fdgjax.deploy.terms import Terms, agree, as_data, federation_facts, federation_of, no_samples
@@ -186,11 +186,7 @@ def facts_of(server: ServerPrograms, records: Sequence[Record]) -> dict[str, Any
     }
 
 
-BySize = Mapping[str, Mapping[str, int]]
-"""Numbers of samples or of groups, by table and party."""
-
-
-def sizes(terms: Terms, counted: BySize, grouped: BySize | None = None) -> dict[str, Any]:
+def sizes(terms: Terms, counted: ByTable, grouped: ByTable | None = None) -> dict[str, Any]:
     """How many samples are behind the figures, see `fdgjax.experiments.facts.image_facts`.
 
     Args:
@@ -212,15 +208,15 @@ def sizes(terms: Terms, counted: BySize, grouped: BySize | None = None) -> dict[
     }
 
 
-def shown_sizes(terms: Terms, sizes: BySize) -> list[Mapping[str, int]]:
+def shown_sizes(terms: Terms, counted: ByTable) -> list[Mapping[str, int]]:
     """By party: of the clients' validation and test samples, and of the unseen party's own."""
-    validation, test, target = (sizes.get(name, {}) for name in ("source", "test", "target"))
+    validation, test, target = (counted.get(name, {}) for name in ("source", "test", "target"))
     return [validation, test, {party: number for party, number in target.items() if party == str(terms.unseen)}]
 
 
-def by_domain(terms: Terms, sizes: BySize) -> dict[str, int]:
+def by_domain(terms: Terms, counted: ByTable) -> dict[str, int]:
     """Of each party's domain, those behind its accuracy."""
-    validation, test, unseen = shown_sizes(terms, sizes)
+    validation, test, unseen = shown_sizes(terms, counted)
     return {f"client{party}": number for party, number in {**(test or validation), **unseen}.items()}
 
 

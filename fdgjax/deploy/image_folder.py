@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fdgjax.data.sources.decoding import decode_file
+from fdgjax.data.sources.file_groups import file_groups
 from fdgjax.data.sources.listing import list_whole
 from fdgjax.data.sources.source import read_bytes
 from fdgjax.deploy.terms import OwnSamples
@@ -43,17 +44,27 @@ def folder_digest(
     return hashlib.sha256(repr((facts, list(class_names), size, channels)).encode()).hexdigest()[:16]
 
 
-def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequence[int], cache: Path) -> OwnSamples:
+def groups_of(files: Sequence[tuple[Path, int]], pattern: str) -> np.ndarray | None:
+    """The names of images' groups; None without a pattern. Raises like `file_groups`."""
+    return np.array(file_groups([path.name for path, _ in files], pattern), np.str_) if pattern else None
+
+
+def decoded_folder(
+    folder: Path, class_names: Sequence[str], image_shape: Sequence[int], cache: Path, group: str = ""
+) -> OwnSamples:
     """The images of a folder, decoded and resized as in a simulation; the result is kept in `cache`.
 
+    Args:
+      folder, class_names, image_shape: of the images. cache: a folder. group: see `groups_of`.
+
     Raises:
-      UserError: like `files_of`, or an image that cannot be decoded.
+      UserError: like `files_of` and `groups_of`, or an image that cannot be decoded.
     """
     files, (size, _, channels) = files_of(folder, class_names), image_shape
     kept = cache / f"images-{folder_digest(folder, files, class_names, image_shape)}.npy"
-    labels = np.array([label for _, label in files], np.int32)
+    labels, groups = np.array([label for _, label in files], np.int32), groups_of(files, group)
     if kept.is_file():
-        return OwnSamples(np.load(kept, allow_pickle=False), labels)
+        return OwnSamples(np.load(kept, allow_pickle=False), labels, groups)
     images = np.empty((len(files), size, size, channels), np.uint8)
     for place, (path, _) in enumerate(files):
         images[place] = decode_file(read_bytes(path), path, size, channels)
@@ -61,4 +72,4 @@ def decoded_folder(folder: Path, class_names: Sequence[str], image_shape: Sequen
     encoded = io.BytesIO()
     np.save(encoded, images, allow_pickle=False)
     write_bytes(kept, encoded.getvalue())
-    return OwnSamples(images, labels)
+    return OwnSamples(images, labels, groups)

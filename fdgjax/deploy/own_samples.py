@@ -1,6 +1,5 @@
 """A party's own samples, as the terms have them: a folder of images, or a table; and which of them it trains on."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,11 +7,10 @@ import numpy as np
 
 from fdgjax.config import split_seed_of
 from fdgjax.data.protocols import PROTOCOLS, SplitSpec
-from fdgjax.data.sources.file_groups import file_groups
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
 from fdgjax.data.sources.table_labels import group_names
-from fdgjax.deploy.image_folder import decoded_folder, files_of, folder_digest
+from fdgjax.deploy.image_folder import decoded_folder, files_of, folder_digest, groups_of
 from fdgjax.deploy.terms import OwnSamples, Terms, as_data, joined, no_samples
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.words import words_of
@@ -47,8 +45,7 @@ def own_samples(place: Path, terms: Terms, cache: Path) -> OwnSamples:
     """
     if terms.columns:
         return own_table(place, terms)
-    found = decoded_folder(place, terms.class_names, terms.sample_shape, cache)
-    return found._replace(groups=image_groups(files_of(place, terms.class_names), terms))
+    return decoded_folder(place, terms.class_names, terms.sample_shape, cache, terms.config.data.group)
 
 
 def undecoded_samples(place: Path, terms: Terms) -> OwnSamples:
@@ -57,13 +54,7 @@ def undecoded_samples(place: Path, terms: Terms) -> OwnSamples:
         return own_table(place, terms)
     files = files_of(place, terms.class_names)
     labels = np.array([label for _, label in files], np.int32)
-    return no_samples(terms)._replace(labels=labels, groups=image_groups(files, terms))
-
-
-def image_groups(files: Sequence[tuple[Path, int]], terms: Terms) -> np.ndarray | None:
-    """The names of images' groups by `config.data.group`; None if they are not grouped. Raises like `file_groups`."""
-    pattern = terms.config.data.group
-    return np.array(file_groups([path.name for path, _ in files], pattern), np.str_) if pattern else None
+    return no_samples(terms)._replace(labels=labels, groups=groups_of(files, terms.config.data.group))
 
 
 def count_trained(places: OwnPlaces, terms: Terms, party: int) -> int:

@@ -15,7 +15,7 @@ from fdgjax.data.encoding import Encoding, unstandardised
 from fdgjax.data.encoding import from_plain as encoding_from_plain
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.federation import Federation, Rows, on_device
-from fdgjax.data.groups import numbered
+from fdgjax.data.groups import numbered, one_of_each
 from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS, Protocol
 from fdgjax.data.sources.domains import Domains
@@ -100,7 +100,7 @@ class OwnSamples(NamedTuple):
     @property
     def units(self) -> int:
         """The number of groups, or of samples that are not grouped."""
-        return len(self.labels if self.groups is None else np.unique(self.groups))
+        return len(one_of_each(np.arange(len(self.labels)), self.groups))
 
 
 def joined(parts: Sequence[OwnSamples]) -> OwnSamples:

@@ -20,7 +20,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State, each_seed
 from fdgjax.engine.batched_hyper import BatchedHyper
 from fdgjax.evaluation.error_sums import error_sums
-from fdgjax.evaluation.linear_probe import LAYERS, Probing, Split, linear_probe, random_splits
+from fdgjax.evaluation.linear_probe import LAYERS, Probing, linear_probe, random_splits
 from fdgjax.evaluation.metrics import Metrics, measure, measure_probe
 from fdgjax.evaluation.number_figures import measure_numbers
 from fdgjax.evaluation.probabilities import Figuring, measure_probabilities, probabilities_in
@@ -175,16 +175,14 @@ def probe_rows(
     """
     labels, groups = data.labels[rows], None if data.groups is None else data.groups[rows]
     fit = partial(linear_probe, labels=jnp.asarray(labels, jnp.int32), classes=len(data.class_names), how=probing)
-
-    def accuracies(features: jax.Array, splits: Sequence[Split]) -> np.ndarray:
-        keys, found = jax.random.split(jax.random.key(seed), probing.repeats), list[jax.Array]()
-        for split in splits:
-            own, keys = keys[: len(split.train)], keys[len(split.train) :]
-            found.append(fit(own, features, train=jnp.asarray(split.train), test=jnp.asarray(split.test)))
-        return np.concatenate([np.asarray(each) for each in found])
-
-    each = {percent: random_splits(labels, percent, probing.repeats, seed, groups) for percent in probing.percents}
-    return {
-        percent: np.stack([accuracies(one[: len(rows)], splits) for one in represented])
-        for percent, splits in each.items()
-    }
+    keys, found = jax.random.split(jax.random.key(seed), probing.repeats), {}
+    for percent in probing.percents:
+        splits = random_splits(labels, percent, probing.repeats, seed, groups)
+        fits = [
+            partial(fit, own, train=jnp.asarray(split.train), test=jnp.asarray(split.test))
+            for own, split in zip(keys.reshape(len(splits), -1), splits, strict=True)
+        ]
+        found[percent] = np.stack(
+            [np.concatenate([np.asarray(fit(features=one[: len(rows)])) for fit in fits]) for one in represented]
+        )
+    return found

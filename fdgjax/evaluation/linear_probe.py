@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from fdgjax.contract import Output
+from fdgjax.data.groups import classes_of_groups
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.fields import key
 
@@ -81,7 +82,7 @@ class Split(NamedTuple):
 def random_splits(
     labels: np.ndarray, percent: int, repeats: int, seed: int, groups: np.ndarray | None = None
 ) -> list[Split]:
-    """Random splits, together of all repeats: one `Split` for those of equal sizes, which grouped samples do not have.
+    """Random splits: all in one `Split`, or of grouped samples, whose splits differ in size, each in its own.
 
     A split depends on the seed, the percentage and its own number, so that more repeats do not change the first ones.
 
@@ -98,11 +99,11 @@ def random_splits(
     each = [np.random.default_rng(np.random.SeedSequence([seed, 3, percent, repeat])) for repeat in range(repeats)]
     if groups is None:
         return [stratified_split(labels, percent, each)]
-    return [Split(*(part[None] for part in grouped_split(labels, percent, rng, groups))) for rng in each]
+    return [grouped_split(labels, percent, rng, groups) for rng in each]
 
 
 def grouped_split(labels: np.ndarray, percent: int, rng: np.random.Generator, groups: np.ndarray) -> Split:
-    """A random split of whole groups, positions int32 `[train]` and `[test]`: a group of each class for training, of
+    """A single random split of whole groups: a group of each class for training, of
     the class with the fewest groups first, and, in a random order, others as long as they fit into the percentage. Each
     class keeps a group for the test.
 
@@ -110,11 +111,8 @@ def grouped_split(labels: np.ndarray, percent: int, rng: np.random.Generator, gr
       UserError: a class whose samples are all of one group, or of groups that other classes need.
     """
     size = round(len(labels) * percent / 100)
-    names, unit, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    classes, kind = np.unique(labels, return_inverse=True)
-    has = np.zeros((len(names), len(classes)), bool)
-    has[unit, kind] = True
-    order, taken = rng.permutation(len(names)), np.zeros(len(names), bool)
+    unit, has = classes_of_groups(labels, groups)
+    counts, order, taken = np.bincount(unit), rng.permutation(len(has)), np.zeros(len(has), bool)
 
     def free(group: int) -> bool:
         """Whether a group may be taken, and each class has another one left."""
@@ -126,15 +124,15 @@ def grouped_split(labels: np.ndarray, percent: int, rng: np.random.Generator, gr
         own = [group for group in order if has[group, label] and free(group)]
         if not own:
             raise UserError(
-                f"class {classes[label]} has {has[:, label].sum()} group(s) of samples in the unseen domain; expected "
-                "groups of each class to train the probe on and others to test it; leave config.data.group out, or "
-                "group otherwise"
+                f"class {np.unique(labels)[label]} has {has[:, label].sum()} group(s) of samples in the unseen domain; "
+                "expected groups of each class to train the probe on and others to test it; leave config.data.group "
+                "out, or group otherwise"
             )
         taken[own[0]] = True
     for group in order:
         if counts[taken].sum() + counts[group] <= size and free(group):
             taken[group] = True
-    return Split(*(np.flatnonzero(part).astype(np.int32) for part in (taken[unit], ~taken[unit])))
+    return Split(*(np.flatnonzero(part)[None].astype(np.int32) for part in (taken[unit], ~taken[unit])))
 
 
 def stratified_split(labels: np.ndarray, percent: int, each: Sequence[np.random.Generator]) -> Split:

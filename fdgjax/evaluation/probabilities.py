@@ -196,7 +196,7 @@ def intervals(
     found: dict[str, dict[str, list[float]]] = {interval_key(name): {} for name in how.names}
     for number, (domain, models) in enumerate(domains.items()):
         labels, groups = models[0].labels, models[0].groups
-        units = len(labels if groups is None else np.unique(groups))
+        units = len(one_of_each(np.arange(len(labels)), groups))
         if not how.resamples or units > SMALL or len(labels) > MANY:
             continue
         random = np.random.default_rng([seed, Purpose.BOOTSTRAP, number])

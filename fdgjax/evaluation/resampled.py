@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fdgjax.data.groups import classes_of_groups
 from fdgjax.evaluation.statistics import EQUAL, LEVEL
 
 MOST_DRAWS = 20
@@ -69,13 +70,11 @@ def resamples_of_groups(
       count: of resamples.
       random: where they are drawn from.
     """
-    names, unit = np.unique(groups, return_inverse=True)
-    has = np.zeros((len(names), labels.max() + 1), int)
-    has[unit, labels] = 1
-    kept = list[np.ndarray]()
+    unit, has = classes_of_groups(labels, groups)
+    size, kept = len(has), list[np.ndarray]()
     for _ in range(MOST_DRAWS):
-        drawn = random.multinomial(len(names), np.full(len(names), 1 / len(names)), count)
-        kept.append(drawn[(drawn @ has[:, has.any(axis=0)]).all(axis=1)])
+        drawn = random.multinomial(size, np.full(size, 1 / size), count)
+        kept.append(drawn[(drawn @ has).all(axis=1)])
         if sum(map(len, kept)) >= count:
             return Resamples(np.concatenate(kept)[:count], unit)
     return None
