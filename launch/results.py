@@ -6,12 +6,10 @@
 The figures at the papers' scale are those of `launch.kept`.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from fdgjax.evaluation.statistics import Values, over_targets, spread
 from fdgjax.methods import METHODS
@@ -19,8 +17,6 @@ from fdgjax.report.reading import Run, read_runs
 from fdgjax.report.tables import compared as values_of
 from fdgjax.sweeps.comparison import mean_and_deviation
 from fdgjax.utils.command import command
-from fdgjax.utils.errors import UserError
-from fdgjax.utils.files import write_text
 from fdgjax.utils.markdown import markdown_table
 from launch.choosing import regrets, regrets_by_target
 from launch.curve_tables import curves_of, leads
@@ -28,52 +24,20 @@ from launch.every_method import every_method
 from launch.headlines import headlines
 from launch.hospitals import hospitals_table
 from launch.kept import EVIDENCE, KeptCell, kept_cells
+from launch.pages import Edit, tables, update_pages
 from launch.pairs import pairs_table
 from launch.published_cells import published_cells
 from launch.rows import RESULTS
 from launch.splits import splits
 
-ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = "launch.results"
 
 
 @command
 def main(argv: Sequence[str]) -> int:
-    """Writes the tables, or checks them.
-
-    Returns:
-      The exit status: 0 when done, 2 where the page has no place for a table, or by `--check` another table.
-    """
-    parser = argparse.ArgumentParser(prog="python -m launch.results", description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="change nothing")
-    args = parser.parse_args(argv[1:])
-    for name, tables in PAGES.items():
-        page = (ROOT / name).read_text()
-        for title, make in tables.items():
-            page = with_table(page, title, make)
-        if args.check and page != (ROOT / name).read_text():
-            raise UserError(f"{ROOT / name} has other tables than the kept runs give; run python -m launch.results")
-        if not args.check:
-            write_text(ROOT / name, page)
+    """Writes the tables, or checks them; returns 0 when done, 2 where a page is not as it should be."""
+    update_pages(PROGRAM, str(__doc__).partition("\n")[0], PAGES, argv[1:])
     return 0
-
-
-def with_table(page: str, title: str, make: Callable[[str], str]) -> str:
-    """The page with a table between its marks.
-
-    Args:
-      page: the page so far.
-      title: of the marks.
-      make: the table, of the page.
-
-    Raises:
-      UserError: the page lacks the marks.
-    """
-    begin, end = f"<!-- {title}: by python -m launch.results -->", f"<!-- end of {title} -->"
-    before, found, rest = page.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise UserError(f"the page has no '{begin}' before '{end}'; expected both, once")
-    return f"{before}{begin}\n\n{make(page)}\n{end}{after}"
 
 
 AUGMENTED = ("hfedf_pacs", "hfedf_pacs_augmented")
@@ -166,7 +130,7 @@ def not_measured(page: str) -> str:
     return f"- Accuracy of {with_labels} on true labels, and of {without} without.\n"
 
 
-PAGES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
+TABLES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "README.md": {"headlines": headlines},
     "docs/results.md": {
         "published cells": published_cells,
@@ -190,6 +154,8 @@ PAGES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     },
 }
 """The tables of each page by the title of their marks."""
+PAGES: Mapping[str, Sequence[Edit]] = {name: tables(PROGRAM, makers) for name, makers in TABLES.items()}
+"""What is written in each page."""
 
 
 if __name__ == "__main__":

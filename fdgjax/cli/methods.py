@@ -50,10 +50,9 @@ def listing(methods: Mapping[str, Entry]) -> Iterator[str]:
 def about(entry: Entry) -> Iterator[str]:
     """The lines on one method: its summary, its file's docstring with the equations, what it needs, its keys with their
     defaults and the values that a search tries, and its own presets."""
-    file = file_of(entry)
     yield f"{entry.name}: {entry.summary}"
-    yield f"equations and code: {file}"
-    for part in (ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n"):
+    yield f"equations and code: {file_of(entry)}"
+    for part in docstring_of(entry).split("\n\n"):
         yield ""
         yield from part.splitlines() if part.startswith(" ") else textwrap.wrap(pages_named(part), WIDTH)
     yield ""
@@ -68,6 +67,11 @@ def about(entry: Entry) -> Iterator[str]:
 def file_of(entry: Entry) -> Path:
     """The file with a method's equations: one of this package's, or of the program that registered it."""
     return Path(METHODS.origins.get(entry.name) or Path(fdgjax.methods.__path__[0], f"{entry.name}.py"))
+
+
+def docstring_of(entry: Entry) -> str:
+    """What the file with a method's equations says of it; empty without."""
+    return ast.get_docstring(ast.parse(file_of(entry).read_text())) or ""
 
 
 def needs(entry: Entry) -> Iterator[str]:

@@ -5,10 +5,10 @@ import pytest
 
 from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import SPECS, read_published, read_spec
-from fdgjax.utils.errors import UserError
 from launch.headlines import headlines
 from launch.kept import EVIDENCE, common_denominator, compared_in, images_of, kept_cells
-from launch.results import ROOT, main, with_table
+from launch.pages import ROOT
+from launch.results import main
 from launch.rows import RESULTS
 
 
@@ -24,14 +24,6 @@ def test_another_table_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert main(["results", "--check"]) == 2
     assert "run python -m launch.results" in capsys.readouterr().err
     assert (ROOT / "docs" / "results.md").read_text() == before
-
-
-def test_a_page_without_a_place_is_refused() -> None:
-    begin, end = "<!-- a: by python -m launch.results -->", "<!-- end of a -->"
-    assert with_table(f"x{begin}old{end}y", "a", lambda _: "new\n") == f"x{begin}\n\nnew\n\n{end}y"
-    for page in (begin, end, f"{end}{begin}"):
-        with pytest.raises(UserError, match="expected both, once"):
-            with_table(page, "a", str)
 
 
 @pytest.mark.slow

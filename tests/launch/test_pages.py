@@ -1,0 +1,39 @@
+"""Pages get their tables between two marks, and those of the methods are what the code gives."""
+
+import pytest
+
+from fdgjax.methods import METHODS
+from fdgjax.utils.errors import UserError
+from launch.methods import counted, main, title_of
+from launch.pages import ROOT, with_table
+
+
+def test_a_page_without_a_place_is_refused() -> None:
+    begin, end = "<!-- a: by python -m launch.some -->", "<!-- end of a -->"
+    page = with_table(f"x{begin}old{end}y", "launch.some", "a", lambda _: "new\n")
+    assert page == f"x{begin}\n\nnew\n\n{end}y"
+    for page in (begin, end, f"{end}{begin}"):
+        with pytest.raises(UserError, match="expected both, once"):
+            with_table(page, "launch.some", "a", str)
+
+
+@pytest.mark.slow
+def test_the_pages_lists_of_methods_are_what_the_code_gives(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["methods", "--check"]) == 0
+    monkeypatch.setattr("launch.methods.title_of", str.upper)
+    before = (ROOT / "README.md").read_text()
+    assert main(["methods", "--check"]) == 2
+    assert "run python -m launch.methods" in capsys.readouterr().err
+    assert (ROOT / "README.md").read_text() == before
+
+
+def test_a_methods_title_is_its_name_as_its_file_writes_it() -> None:
+    for name in METHODS:
+        written = "".join(letter for letter in title_of(name).casefold() if letter.isalnum())
+        assert written == name.replace("_", "")
+
+
+def test_readme_counts_the_methods() -> None:
+    assert counted("1 methods on one engine") == f"{len(METHODS)} methods on one engine"
