@@ -1,4 +1,4 @@
-"""The lists of methods in README, docs/methods.md and docs/choosing.md, from the methods' entries and docstrings.
+"""The lists of methods in README, docs/methods.md and docs/choosing.md, from the methods' entries.
 
 python -m launch.methods            # rewrites them
 python -m launch.methods --check    # says whether they are what the code gives, and changes nothing
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, partial
 
 from fdgjax.cli.method_facts import Facts, facts, facts_table
-from fdgjax.cli.methods import docstring_of
 from fdgjax.methods import METHODS
+from fdgjax.report.spelling import spelled
 from fdgjax.utils.command import command
 from fdgjax.utils.markdown import markdown_table
 from launch.pages import Edit, tables, update_pages
@@ -59,16 +59,11 @@ def in_group(group: str) -> list[str]:
     return [name for name, of in all_facts().items() if group_of(of) == group]
 
 
-def title_of(name: str) -> str:
-    """A method's name as it is written: what its file's docstring begins with."""
-    return re.split(r"[\s:,]", docstring_of(METHODS[name]), maxsplit=1)[0]
-
-
 def links(_: str) -> str:
     """README's list: a line for each group, with a link to each method's file."""
     lines = []
     for group, added in GROUPS.items():
-        linked = [f"[{title_of(name)}](fdgjax/methods/{name}.py)" for name in in_group(group)]
+        linked = [f"[{spelled(name)}](fdgjax/methods/{name}.py)" for name in in_group(group)]
         lines.append(f"- **{group}**: {', '.join(sorted(linked, key=str.casefold))}{added}.\n")
     return "".join(lines)
 

@@ -74,4 +74,6 @@ def afl(setup: Setup, h: AFL) -> Method:
     return extended._replace(prepare=prepare, aggregate=aggregate, update=keeping_more(extended))
 
 
-ENTRY = Entry("afl", AFL, afl, "weights of the worst mixture (Mohri et al., 2019)", needs=(SEVERAL_CLIENTS,))
+ENTRY = Entry(
+    "afl", AFL, afl, "weights of the worst mixture (Mohri et al., 2019)", title="AFL", needs=(SEVERAL_CLIENTS,)
+)

@@ -268,4 +268,4 @@ def by_rates(model: Model) -> Callable[[Variables, Unlabelled], Variables]:
     return adapt
 
 
-ENTRY = Entry("atp", ATP, atp, "learns how far each layer adapts to an unseen domain (Bao et al., 2023)")
+ENTRY = Entry("atp", ATP, atp, "learns how far each layer adapts to an unseen domain (Bao et al., 2023)", title="ATP")

@@ -171,6 +171,7 @@ ENTRY = Entry(
     CBAFed,
     cbafed,
     "labelled server, class-balanced thresholds (Li et al., 2023)",
+    title="CBAFed",
     protocol="labelled_server",
     presets=SERVED,
 )

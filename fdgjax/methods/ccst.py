@@ -106,6 +106,7 @@ ENTRY = Entry(
     CCST,
     ccst,
     "images in other clients' styles: shares data statistics (Chen et al., 2023)",
+    title="CCST",
     pixels=always,
     needs=(IMAGES, SEVERAL_CLIENTS),
 )

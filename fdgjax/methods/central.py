@@ -96,5 +96,6 @@ ENTRY = Entry(
     Central,
     central,
     "centralised training on pooled data, the reference without federation",
+    title="Central",
     pooled=always,
 )

@@ -47,6 +47,7 @@ ENTRY = Entry(
     CORAL,
     central_coral,
     "pooled data, features of equal mean and covariance (Sun & Saenko, 2016)",
+    title="CORAL",
     pooled=lambda h: h.pooled,
     needs=(FEATURES, SEVERAL_DOMAINS),
 )

@@ -109,5 +109,6 @@ ENTRY = Entry(
     Ditto,
     ditto,
     "FedAvg, and a personal model near it for each client (Li et al., 2021)",
+    title="Ditto",
     presets=official_fdse(pacs={"mu": 1e-4, "weighting": "uniform"}, office={"mu": 0.01, "weighting": "uniform"}),
 )

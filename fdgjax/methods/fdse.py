@@ -166,6 +166,7 @@ ENTRY = Entry(
     FDSE,
     fdse,
     "shared extractors by consensus, personal skew erasers by similarity (FDSE)",
+    title="FDSE",
     unit="dse",
     needs=(SKEW_ERASERS,),
     presets={

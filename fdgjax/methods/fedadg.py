@@ -131,5 +131,6 @@ ENTRY = Entry(
     FedADG,
     fedadg,
     "features pulled to a learnt reference of their class (Zhang et al., 2021)",
+    title="FedADG",
     needs=(CLASSES, FEATURES),
 )

@@ -32,4 +32,6 @@ class FedASAM(FedAvg):
     sharpness_eta: float = hyper(0.2, search=(0.01, 0.1, 0.2), source=f"{OFFICIAL}: 0.2", when=SHARP)
 
 
-ENTRY = Entry("fedasam", FedASAM, fedavg, "FedSAM, scaled by each parameter's size (Caldarola et al., 2022)")
+ENTRY = Entry(
+    "fedasam", FedASAM, fedavg, "FedSAM, scaled by each parameter's size (Caldarola et al., 2022)", title="FedASAM"
+)

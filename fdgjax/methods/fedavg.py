@@ -204,5 +204,6 @@ ENTRY = Entry(
     FedAvg,
     fedavg,
     "weighted mean, any server optimiser (McMahan et al., 2017)",
+    title="FedAvg",
     presets=official_fdse(pacs={"client_learning_rate": 0.1}),
 )

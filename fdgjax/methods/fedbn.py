@@ -53,6 +53,7 @@ ENTRY = Entry(
     FedBN,
     fedbn,
     "FedAvg with BatchNorm layers that stay local (Li et al., 2021)",
+    title="FedBN",
     needs=(BATCH_NORM, SEVERAL_CLIENTS),
     presets=official_fdse(pacs={"client_learning_rate": 0.1}),
 )

@@ -25,6 +25,7 @@ ENTRY = Entry(
     FedBYOL,
     fedsimclr,
     "no labels: BYOL at each client, averaged",
+    title="FedBYOL",
     head="prediction",
     unlabelled=True,
     pooled=lambda h: h.pooled,

@@ -121,6 +121,7 @@ ENTRY = Entry(
     FedCCRL,
     fedccrl,
     "styles of images exchanged, views that agree: shares data statistics (Wang et al., 2024)",
+    title="FedCCRL",
     pixels=always,
     needs=(CLASSES, IMAGES, FEATURES, SEVERAL_CLIENTS),
 )

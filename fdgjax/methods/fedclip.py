@@ -165,6 +165,7 @@ ENTRY = Entry(
     FedCLIP,
     fedclip,
     "an adapter between features and embeddings of classes (Lu et al., 2023)",
+    title="FedCLIP",
     head="adapter",
     needs=(CLASSES, ADAPTER),
     lacks=lambda h: "" if h.class_embeddings else "config.method.class_embeddings",

@@ -97,6 +97,7 @@ ENTRY = Entry(
     FedDG,
     feddg,
     "amplitude spectra of images exchanged: shares data statistics (Liu et al., 2021)",
+    title="FedDG",
     pixels=always,
     needs=(IMAGES, SEVERAL_CLIENTS),
 )

@@ -139,5 +139,6 @@ ENTRY = Entry(
     FedDGGA,
     feddg_ga,
     "weights by the clients' generalization gaps (Zhang et al., 2023)",
+    title="FedDG-GA",
     needs=(LOSSES, SEVERAL_PARTICIPANTS),
 )

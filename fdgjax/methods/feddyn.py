@@ -97,4 +97,4 @@ def feddyn(setup: Setup, h: FedDyn) -> Method:
     return extended._replace(objective=proximal(linear, h.alpha), aggregate=aggregate, update=update)
 
 
-ENTRY = Entry("feddyn", FedDyn, feddyn, "dynamic regularisation (Acar et al., 2021)")
+ENTRY = Entry("feddyn", FedDyn, feddyn, "dynamic regularisation (Acar et al., 2021)", title="FedDyn")

@@ -96,6 +96,7 @@ ENTRY = Entry(
     FedEMA,
     fedema,
     "no labels: BYOL from a mix of the client's and the global model (Zhuang et al., 2022)",
+    title="FedEMA",
     head="prediction",
     unlabelled=True,
     pooled=lambda h: h.pooled,

@@ -90,6 +90,7 @@ ENTRY = Entry(
     FedFA,
     fedfa,
     "features augmented by the variance over clients (Zhou & Konukoglu, 2023)",
+    title="FedFA",
     unit="augmented",
     needs=(FEATURE_AUGMENTATION, SEVERAL_PARTICIPANTS),
 )

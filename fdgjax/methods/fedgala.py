@@ -161,6 +161,7 @@ ENTRY = Entry(
     FedGaLA,
     fedgala,
     "no labels: gradients aligned at clients and updates at the server (FedGaLA)",
+    title="FedGaLA",
     head="projection",
     unlabelled=True,
     pooled=lambda h: h.pooled,

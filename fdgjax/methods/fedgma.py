@@ -57,5 +57,6 @@ ENTRY = Entry(
     FedGMA,
     fedgma,
     "updates masked where clients' signs disagree (Tenison et al., 2023)",
+    title="FedGMA",
     needs=(SEVERAL_PARTICIPANTS,),
 )

@@ -124,5 +124,6 @@ ENTRY = Entry(
     FedHeal,
     fedheal,
     "consistent updates, weights by distance (Chen et al., 2024)",
+    title="FedHEAL",
     presets=official_fdse(pacs={"tau": 0.1, "client_learning_rate": 0.1}, office={"tau": 0.2}),
 )

@@ -132,5 +132,6 @@ ENTRY = Entry(
     FedIIR,
     fediir,
     "the classifier's gradients pulled to their mean (Guo et al., 2023)",
+    title="FedIIR",
     needs=(CLASSES, FEATURES),
 )

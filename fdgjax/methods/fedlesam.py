@@ -33,4 +33,6 @@ class FedLESAM(FedAvg):
     sharpness_kind: str = hyper("lesam", search=tuple(KINDS), source="Fan et al., 2024", when=SHARP)
 
 
-ENTRY = Entry("fedlesam", FedLESAM, fedavg, "local steps behind the global model's path (Fan et al., 2024)")
+ENTRY = Entry(
+    "fedlesam", FedLESAM, fedavg, "local steps behind the global model's path (Fan et al., 2024)", title="FedLESAM"
+)

@@ -62,5 +62,10 @@ def fedlgf(setup: Setup, h: FedLGF) -> Method:
 
 
 ENTRY = Entry(
-    "fedlgf", FedLGF, fedlgf, "a flat last layer, local and global (Yan & Guo, 2024)", needs=(CLASSES, FEATURES)
+    "fedlgf",
+    FedLGF,
+    fedlgf,
+    "a flat last layer, local and global (Yan & Guo, 2024)",
+    title="FedLGF",
+    needs=(CLASSES, FEATURES),
 )

@@ -48,6 +48,7 @@ ENTRY = Entry(
     FedMoCo,
     fedmoco,
     "no labels: MoCo at each client, averaged",
+    title="FedMoCo",
     head="projection",
     unlabelled=True,
     pooled=lambda h: h.pooled,

@@ -83,5 +83,6 @@ ENTRY = Entry(
     FedOMG,
     fedomg,
     "the step near the mean that clients agree on most (Nguyen et al., 2025)",
+    title="FedOMG",
     needs=(SEVERAL_PARTICIPANTS,),
 )

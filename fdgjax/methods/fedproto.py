@@ -83,5 +83,6 @@ ENTRY = Entry(
     FedProto,
     fedproto,
     "models stay, mean features of each class are shared (Tan et al., 2022)",
+    title="FedProto",
     needs=(CLASSES, FEATURES),
 )

@@ -28,4 +28,4 @@ def fedprox(setup: Setup, h: FedProx) -> Method:
     return fedavg(setup, h, objective=proximal(cross_entropy(setup.model), h.mu))
 
 
-ENTRY = Entry("fedprox", FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)")
+ENTRY = Entry("fedprox", FedProx, fedprox, "FedAvg with a proximal term (Li et al., 2020)", title="FedProx")

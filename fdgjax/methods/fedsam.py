@@ -26,4 +26,4 @@ class FedSAM(FedAvg):
     sharpness: float = hyper(0.1, search=(0.01, 0.05, 0.1, 0.5), source="Caldarola et al., official code: 0.1")
 
 
-ENTRY = Entry("fedsam", FedSAM, fedavg, "local steps from the worst point near w (Qu et al., 2022)")
+ENTRY = Entry("fedsam", FedSAM, fedavg, "local steps from the worst point near w (Qu et al., 2022)", title="FedSAM")

@@ -161,6 +161,7 @@ ENTRY = Entry(
     FedSimCLR,
     fedsimclr,
     "no labels: SimCLR at each client, averaged",
+    title="FedSimCLR",
     head="projection",
     unlabelled=True,
     pooled=lambda h: h.pooled,

@@ -28,6 +28,7 @@ ENTRY = Entry(
     FedSimSiam,
     fedsimclr,
     "no labels: SimSiam at each client, averaged",
+    title="FedSimSiam",
     head="prediction",
     unlabelled=True,
     pooled=lambda h: h.pooled,

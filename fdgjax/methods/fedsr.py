@@ -112,6 +112,7 @@ ENTRY = Entry(
     FedSR,
     fedsr,
     "simple random representations (Nguyen et al., 2022)",
+    title="FedSR",
     head="gaussian",
     needs=(CLASSES, RANDOM_REPRESENTATION),
 )

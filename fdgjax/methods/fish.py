@@ -117,6 +117,7 @@ ENTRY = Entry(
     Fish,
     fish,
     "pooled data, a share of steps from domain to domain (Shi et al., 2022)",
+    title="Fish",
     pooled=lambda h: h.pooled,
     needs=(SEVERAL_DOMAINS,),
 )

@@ -80,6 +80,7 @@ ENTRY = Entry(
     Fishr,
     fishr,
     "pooled data, gradients that vary alike in every domain (Rame et al., 2022)",
+    title="Fishr",
     pooled=lambda h: h.pooled,
     needs=(CLASSES, FEATURES, SEVERAL_DOMAINS),
 )

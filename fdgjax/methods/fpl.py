@@ -118,5 +118,6 @@ ENTRY = Entry(
     FPL,
     fpl,
     "features near clusters of all clients' prototypes (Huang et al., 2023)",
+    title="FPL",
     needs=(CLASSES, FEATURES),
 )

@@ -87,6 +87,7 @@ ENTRY = Entry(
     GPerXAN,
     gperxan,
     "BatchNorm and InstanceNorm assembled, a guiding classifier (Le et al., 2024)",
+    title="gPerXAN",
     unit="assembled",
     needs=(ASSEMBLED_NORM, FEATURES),
 )

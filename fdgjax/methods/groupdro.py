@@ -66,6 +66,7 @@ ENTRY = Entry(
     GroupDRO,
     groupdro,
     "pooled data, the worst domains weigh most (Sagawa et al., 2020)",
+    title="GroupDRO",
     pooled=lambda h: h.pooled,
     needs=(SEVERAL_DOMAINS,),
 )

@@ -141,5 +141,6 @@ ENTRY = Entry(
     HFedF,
     hfedf,
     "hypernetwork, aligned gradients, smoothed server (hFedF v2)",
+    title="hFedF",
     pixels=lambda h: h.embeddings == "fixed",
 )

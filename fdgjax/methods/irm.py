@@ -60,6 +60,7 @@ ENTRY = Entry(
     IRM,
     irm,
     "pooled data, a classifier that is optimal in every domain (Arjovsky et al., 2019)",
+    title="IRM",
     pooled=lambda h: h.pooled,
     needs=(CLASSES,),
 )

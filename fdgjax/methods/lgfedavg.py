@@ -50,5 +50,6 @@ ENTRY = Entry(
     LGFedAvg,
     lgfedavg,
     "local representations, shared last layers (Liang et al., 2020)",
+    title="LG-FedAvg",
     needs=(SEVERAL_CLIENTS,),
 )

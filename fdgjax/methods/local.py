@@ -32,4 +32,4 @@ def local(setup: Setup, h: Local) -> Method:
     return fedavg(setup, h, label=everything_local)
 
 
-ENTRY = Entry("local", Local, local, "each client trains alone, nothing is sent")
+ENTRY = Entry("local", Local, local, "each client trains alone, nothing is sent", title="Local")

@@ -60,6 +60,7 @@ ENTRY = Entry(
     MMD,
     central_mmd,
     "pooled data, features of equal distribution (Li et al., 2018)",
+    title="MMD",
     pooled=lambda h: h.pooled,
     needs=(FEATURES, SEVERAL_DOMAINS),
 )

@@ -44,4 +44,6 @@ def moon(setup: Setup, h: Moon) -> Method:
     return extended._replace(objective=objective)
 
 
-ENTRY = Entry("moon", Moon, moon, "features contrasted with former models (Li et al., 2021)", needs=(FEATURES,))
+ENTRY = Entry(
+    "moon", Moon, moon, "features contrasted with former models (Li et al., 2021)", title="MOON", needs=(FEATURES,)
+)

@@ -151,5 +151,6 @@ ENTRY = Entry(
     PartialFed,
     partialfed,
     "each client learns which layers to load (Sun et al., 2021)",
+    title="PartialFed",
     needs=(SEVERAL_CLIENTS,),
 )

@@ -40,4 +40,5 @@ ENTRY = Entry(
     PFedHN,
     pfedhn,
     "hypernetwork, averaged gradients (Shamsian et al., 2021)",
+    title="pFedHN",
 )

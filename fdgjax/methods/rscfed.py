@@ -147,6 +147,7 @@ ENTRY = Entry(
     RSCFed,
     rscfed,
     "labelled server, mean teachers, sub-consensus (Liang et al., 2022)",
+    title="RSCFed",
     pixels=lambda h: h.augmentation != "none",
     protocol="labelled_server",
     presets=SERVED_BY_SGD,

@@ -146,5 +146,6 @@ ENTRY = Entry(
     Scaffold,
     scaffold,
     "gradients corrected by control variates (Karimireddy et al., 2020)",
+    title="SCAFFOLD",
     needs=(SEVERAL_CLIENTS,),
 )

@@ -129,6 +129,7 @@ ENTRY = Entry(
     SemiFL,
     semifl,
     "labelled server, confident pseudo-labels, MixUp (Diao et al., 2022)",
+    title="SemiFL",
     pixels=always,
     protocol="labelled_server",
     presets=SERVED_AND_MIXED,

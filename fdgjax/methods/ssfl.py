@@ -124,6 +124,7 @@ ENTRY = Entry(
     SSFL,
     ssfl,
     "labelled server, clients on pseudo-labels (UAP's baseline)",
+    title="SSFL",
     protocol="labelled_server",
     presets=SERVED,
     needs=(FEATURES,),

@@ -195,6 +195,7 @@ ENTRY = Entry(
     StableFDG,
     stablefdg,
     "styles of features shared and explored, attention: shares data statistics (Park et al., 2023)",
+    title="StableFDG",
     head="highlighted",
     needs=(CLASSES, STYLES, SEVERAL_CLIENTS),
 )

@@ -116,6 +116,7 @@ ENTRY = Entry(
     UAP,
     uap,
     "labelled server, unlabelled clients, features aligned to Gaussians (UAP)",
+    title="UAP",
     protocol="labelled_server",
     presets=SERVED,
     needs=(FEATURES,),

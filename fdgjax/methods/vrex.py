@@ -59,6 +59,7 @@ ENTRY = Entry(
     VREx,
     vrex,
     "pooled data, equal losses in every domain (Krueger et al., 2021)",
+    title="VREx",
     pooled=lambda h: h.pooled,
     needs=(SEVERAL_DOMAINS,),
 )

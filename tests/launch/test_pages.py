@@ -2,9 +2,11 @@
 
 import pytest
 
+from fdgjax.cli.methods import docstring_of
 from fdgjax.methods import METHODS
+from fdgjax.report.spelling import spelled
 from fdgjax.utils.errors import UserError
-from launch.methods import counted, main, title_of
+from launch.methods import counted, main
 from launch.pages import ROOT, with_table
 
 
@@ -22,17 +24,18 @@ def test_the_pages_lists_of_methods_are_what_the_code_gives(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["methods", "--check"]) == 0
-    monkeypatch.setattr("launch.methods.title_of", str.upper)
+    monkeypatch.setattr("launch.methods.spelled", str.upper)
     before = (ROOT / "README.md").read_text()
     assert main(["methods", "--check"]) == 2
     assert "run python -m launch.methods" in capsys.readouterr().err
     assert (ROOT / "README.md").read_text() == before
 
 
-def test_a_methods_title_is_its_name_as_its_file_writes_it() -> None:
-    for name in METHODS:
-        written = "".join(letter for letter in title_of(name).casefold() if letter.isalnum())
-        assert written == name.replace("_", "")
+def test_a_methods_title_is_its_name_and_begins_its_files_text() -> None:
+    for name, entry in METHODS.items():
+        title = spelled(name)
+        assert title.casefold().replace("-", "") == name.replace("_", "")
+        assert docstring_of(entry).casefold().startswith(title.casefold())
 
 
 def test_readme_counts_the_methods() -> None:

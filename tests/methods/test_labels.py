@@ -44,49 +44,25 @@ class Path:
         self.last_layer = len(self.parts) == 3 and self.module in ("head", "linear_2")
 
 
-def everywhere(label: str) -> Callable[[Path], str]:
-    return lambda path: label
+def shared(_: Path) -> str:
+    return "shared"
 
 
 FATES: Mapping[str, Callable[[Path], str]] = {
-    "fedavg": everywhere("shared"),
-    "fedprox": everywhere("shared"),
-    **dict.fromkeys(("afl", "atp", "fedasam", "fedlesam", "fedlgf", "fedsam"), everywhere("shared")),
-    "scaffold": everywhere("shared"),
-    "feddyn": everywhere("shared"),
-    "moon": everywhere("shared"),
-    "fedheal": everywhere("shared"),
-    "fedgma": everywhere("shared"),
-    "feddg_ga": everywhere("shared"),
-    "fedsr": everywhere("shared"),
-    "feddg": everywhere("shared"),
-    "fedccrl": everywhere("shared"),
-    "fediir": everywhere("shared"),
-    "fedomg": everywhere("shared"),
     "partialfed": lambda path: "local" if path.path == "params/policy" else "shared",
-    **dict.fromkeys(POOLED, everywhere("shared")),
     **dict.fromkeys(("groupdro", "fishr"), lambda path: "local" if path.parts[0] == "memory" else "shared"),
     "fedadg": lambda path: (
         "local" if path.path.startswith(("params/adversary/pro", "params/adversary/dis")) else "shared"
     ),
-    "fpl": everywhere("shared"),
-    **dict.fromkeys(("ccst", "fedclip", "stablefdg"), everywhere("shared")),
-    **dict.fromkeys(("fedproto", "local"), everywhere("local")),
-    "hfedf": lambda path: "local" if path.statistic else "personal",
-    "pfedhn": lambda path: "local" if path.statistic else "personal",
-    "fedbn": lambda path: "local" if path.batch_norm else "shared",
-    "gperxan": lambda path: "local" if path.batch_norm else "shared",
+    **dict.fromkeys(("fedproto", "local"), lambda path: "local"),
+    **dict.fromkeys(("hfedf", "pfedhn"), lambda path: "local" if path.statistic else "personal"),
+    **dict.fromkeys(
+        ("cbafed", "fedbn", "gperxan", "semifl", "ssfl", "uap"), lambda path: "local" if path.batch_norm else "shared"
+    ),
     "fdse": lambda path: (
         "shared" if path.module not in ("dse", "bn_dse") else "local" if path.statistic else "personal"
     ),
-    "uap": lambda path: "local" if path.batch_norm else "shared",
-    "ssfl": lambda path: "local" if path.batch_norm else "shared",
-    "semifl": lambda path: "local" if path.batch_norm else "shared",
     "rscfed": lambda path: "local" if path.batch_norm or path.parts[0] == "teacher" else "shared",
-    "cbafed": lambda path: "local" if path.batch_norm else "shared",
-    "fedfa": everywhere("shared"),
-    "fedgala": everywhere("shared"),
-    "fedsimclr": everywhere("shared"),
     "fedmoco": lambda path: "local" if path.parts[0] in ("target", "queue") else "shared",
     "fedbyol": lambda path: "local" if path.parts[0] == "target" or path.predictor else "shared",
     "fedema": lambda path: "local" if path.parts[0] == "target" else "shared",
@@ -96,7 +72,7 @@ FATES: Mapping[str, Callable[[Path], str]] = {
         "shared" if path.module in ("head", "linear_2") and path.parts[-3] == "params" else "local"
     ),
 }
-"""The fate of each variable, by method."""
+"""The fate of each variable, by method; one that is not named shares all."""
 
 
 FIXED: Mapping[str, Callable[[Path], bool]] = {"fedclip": lambda path: not path.path.startswith("params/adapter/")}
@@ -143,7 +119,7 @@ def test_the_label_table_of_every_method_on_every_kind_of_model(name: str, model
     count = len(toy_federation().labels)
     inputs: Any = jax.ShapeDtypeStruct((count, *(of_table or IMAGE)), jnp.float32 if of_table else jnp.uint8)
     table = label_table(traffic(method, toy_federation()._replace(inputs=inputs)).received, method.label)
-    assert table == {path: FATES[name](Path(path)) for path in table}
+    assert table == {path: FATES.get(name, shared)(Path(path)) for path in table}
 
 
 def marked(received: PyTree, labels: Mapping[str, str], marks: Mapping[str, jax.Array]) -> PyTree:

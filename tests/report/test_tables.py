@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 
 from fdgjax.evaluation.statistics import Spread
-from fdgjax.methods import METHODS
 from fdgjax.report.formats import as_csv, as_latex, as_markdown
 from fdgjax.report.gallery import make_tables
 from fdgjax.report.page import make_page
 from fdgjax.report.reading import EVERY_DOMAIN, read_runs
-from fdgjax.report.spelling import SPELLINGS
 from fdgjax.report.tables import Cell, Column, Table, compared
-from tests.docs.pages import README
 from tests.report.folders import DOMAINS, lines_of, two_methods, write_run
 
 
@@ -190,12 +187,6 @@ def test_what_is_not_told_apart_from_the_best_is_underlined(tmp_path: Path) -> N
     figures = [row[1] for row in table.rows]
     assert figures == sorted(figures, key=list(dict.fromkeys(figures)).index)
     assert as_latex(table).count("\\midrule") == len(set(figures))
-
-
-def test_every_method_is_spelt_as_in_the_readme() -> None:
-    assert set(SPELLINGS) == set(METHODS)
-    for name, words in SPELLINGS.items():
-        assert f"[{words}](fdgjax/methods/{name}.py)" in README.read_text()
 
 
 def test_domains_and_fairness(tmp_path: Path) -> None:

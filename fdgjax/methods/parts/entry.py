@@ -33,6 +33,7 @@ class Entry(NamedTuple):
 
     name: on the command line; also the name of the file. hyper: its hyperparameters, a frozen dataclass. make: makes
     the method for a setup, as its paper has it. summary: one line of description.
+    title: the method's name as its paper writes it, for tables and figures; '' if that is `name`.
     unit: the entry of `fdgjax.models.UNITS` that it needs; '' for any.
     head: the entry of `fdgjax.models.HEADS` that it needs; '' for any.
     needs: the parts that its model and the federation must have (`fdgjax.methods.parts.requirements`); an experiment
@@ -53,6 +54,7 @@ class Entry(NamedTuple):
     hyper: type[Any]
     make: Callable[[Setup, Any], Method]
     summary: str
+    title: str = ""
     unit: str = ""
     head: str = ""
     needs: Sequence[Need] = ()

@@ -136,12 +136,14 @@ def agrees(found: str | None, expected: str) -> bool:
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_who_may_protect_clients(name: str) -> None:
     found = next(client_leaks(*of_toys(name)), None)
+    assert name in CLIENTS, f"CLIENTS lacks '{name}'; expected why it cannot protect them, '' if it can; found {found}"
     assert agrees(found, CLIENTS[name]), found
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_who_may_protect_samples(name: str) -> None:
     found = next(sample_leaks(*of_toys(name)), None)
+    assert name in SAMPLES, f"SAMPLES lacks '{name}'; expected why it cannot protect them, '' if it can; found {found}"
     assert agrees(found, SAMPLES[name]), found
 
 
