@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fdgjax.config import Config, DataConfig, ModelConfig
+from fdgjax.config.help import meanings
 from fdgjax.experiments import build
 from fdgjax.methods import METHODS
 from fdgjax.run.loop import train_rounds
@@ -45,6 +46,7 @@ def test_the_worked_example_is_a_complete_method(tmp_path: Path, monkeypatch: py
     assert METHOD.count("\n") < 40
     names = run(METHOD)
     assert names["ENTRY"].name == "fedmedian"
+    assert all(meanings(names["FedMedian"]).values())
     monkeypatch.setitem(METHODS, "fedmedian", names["ENTRY"])
     config = Config(
         method=names["FedMedian"](name="fedmedian"),
