@@ -16,6 +16,7 @@ from pathlib import Path
 from fdgjax.data.download.install import download_folder, get, verified_already
 from fdgjax.data.download.release import Release, amount
 from fdgjax.data.download.releases import RELEASES
+from fdgjax.data.sources.loading import DATASETS
 from fdgjax.utils.command import STOPPED, command
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -32,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     if not args.name:
         print("\n".join(listing(RELEASES)))
         return 0
-    release = lookup("data set to fetch", args.name, RELEASES)
+    release = release_of(args.name)
     if not args.dir:
         raise UserError(
             f"no --dir; expected the folder that shall hold {release.folder}/: fdgjax data {args.name} --dir DATA"
@@ -47,6 +48,18 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(f"stopped; the same command goes on with what is in {downloads}")
         return STOPPED
+
+
+def release_of(name: str) -> Release:
+    """The release that is fetched for a data set, by its own name or by that of the data set.
+
+    Raises:
+      UserError: there is none.
+    """
+    of_data_sets = {release.data_set: release for release in RELEASES.values()}
+    if name in DATASETS and name not in of_data_sets:
+        raise UserError(f"data set '{name}' has nothing to be fetched; expected one of: {', '.join(RELEASES)}")
+    return lookup("data set to fetch", name, {**of_data_sets, **RELEASES})
 
 
 def parser() -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fdgjax import methods
-from fdgjax.methods.parts.hyper import hyper
+from fdgjax.methods.parts.hyper import When, hyper
 from fdgjax.utils.errors import UserError
 
 
@@ -47,3 +47,17 @@ def test_a_declaration_outside_its_own_bounds_is_refused(default: float, bounds:
     with pytest.raises(UserError, match=re.escape(said)):
         hyper(default, search=(-1.0, 0.5), source="ours", **bounds)
     hyper(default, search=(-1.0, 0.5), source="ours", least=-1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"search": (0.5, "half")}, "got 'half' in hyper(0.5, search=(0.5, 'half')); expected a float"),
+        ({"search": (True,)}, "got True in hyper(0.5, search=(True,)); expected a float"),
+        ({"when": lambda h: True}, "expected When(lambda h: ..., otherwise=...)"),
+    ],
+)
+def test_what_no_search_could_try_is_refused_where_it_is_declared(arguments: Mapping[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        hyper(0.5, **{"search": (0.5,), "source": "ours", **arguments})
+    hyper(0.5, search=(0.5, 1), source="ours", when=When(lambda h: True))

@@ -68,10 +68,18 @@ def hyper(
     under the condition `when`.
 
     Raises:
-      UserError: a default or a value of `search` that is a number outside the bounds.
+      UserError: a default or a value of `search` that is a number outside the bounds, or of another type than the
+        other values; a condition that is no `When`.
     """
     bounds = Bounds(least, most, above)
+    if when is not None and not isinstance(when, When):
+        raise UserError(f"when of hyper({default!r}, ...) got {when!r}; expected When(lambda h: ..., otherwise=...)")
     for value in (default, *search):
+        if kind_of(value) is not kind_of(default):
+            raise UserError(
+                f"a hyperparameter got {value!r} in hyper({default!r}, search={tuple(search)!r}); expected a "
+                f"{kind_of(default).__name__}, as its default is"
+            )
         if isinstance(value, int | float) and not bounds.hold(value):
             raise UserError(
                 f"a hyperparameter got {value!r} in hyper({default!r}, search={tuple(search)!r}); expected {bounds}; "
@@ -79,6 +87,11 @@ def hyper(
             )
     metadata = {"search": tuple(search), "source": source, "bounds": bounds, "examples": examples}
     return dataclasses.field(default=default, metadata=metadata | {"by_start": by_start, "when": when})
+
+
+def kind_of(value: Any) -> type[Any]:
+    """The type of a hyperparameter's values; whole numbers are values of one of floats."""
+    return float if type(value) is int else type(value)
 
 
 def settled(h: Any, *, pretrained: bool) -> Any:

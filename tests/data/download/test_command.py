@@ -264,6 +264,11 @@ def test_ctrl_c_is_one_line_and_130(data: Data, monkeypatch: pytest.MonkeyPatch)
     ("arguments", "said"),
     [
         (("pasc",), "unknown data set to fetch 'pasc'; expected one of: .*did you mean 'pacs'"),
+        (
+            ("rotated_digits", "--dir", "d"),
+            "data set 'rotated_digits' has nothing to be fetched; expected one of: pacs, ",
+        ),
+        (("rotated_mnist",), "no --dir; expected the folder that shall hold mnist/"),
         (("pacs",), "no --dir; expected the folder that shall hold PACS/"),
         (("pacs", "--dir", "d", "--mirror", "file:///etc"), "the mirror file:///etc is no address"),
         (("pacs", "--dir", "d", "--mirror", "http://[x", "--yes"), r"cannot fetch PACS.parquet \(http://\[x"),
