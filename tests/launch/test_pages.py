@@ -6,8 +6,8 @@ from fdgjax.cli.methods import docstring_of
 from fdgjax.methods import METHODS
 from fdgjax.report.spelling import spelled
 from fdgjax.utils.errors import UserError
-from launch.methods import counted, main
 from launch.pages import ROOT, with_table
+from launch.registries import counted, main
 
 
 def test_a_page_without_a_place_is_refused() -> None:
@@ -24,10 +24,10 @@ def test_the_pages_lists_of_methods_are_what_the_code_gives(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["methods", "--check"]) == 0
-    monkeypatch.setattr("launch.methods.spelled", str.upper)
+    monkeypatch.setattr("launch.registries.spelled", str.upper)
     before = (ROOT / "README.md").read_text()
     assert main(["methods", "--check"]) == 2
-    assert "run python -m launch.methods" in capsys.readouterr().err
+    assert "run python -m launch.registries" in capsys.readouterr().err
     assert (ROOT / "README.md").read_text() == before
 
 

@@ -1,7 +1,7 @@
-"""The lists of methods in README, docs/methods.md and docs/choosing.md, from the methods' entries.
+"""The lists of methods and networks in README and docs, from the entries of the registries.
 
-python -m launch.methods            # rewrites them
-python -m launch.methods --check    # says whether they are what the code gives, and changes nothing
+python -m launch.registries            # rewrites them
+python -m launch.registries --check    # says whether they are what the code gives, and changes nothing
 """
 
 import re
@@ -11,12 +11,17 @@ from functools import cache, partial
 
 from fdgjax.cli.method_facts import Facts, facts, facts_table
 from fdgjax.methods import METHODS
+from fdgjax.models import MODELS, UNITS
+from fdgjax.models.cost import cost
 from fdgjax.report.spelling import spelled
 from fdgjax.utils.command import command
+from fdgjax.utils.errors import UserError
 from fdgjax.utils.markdown import markdown_table
 from launch.pages import Edit, tables, update_pages
 
-PROGRAM = "launch.methods"
+PROGRAM = "launch.registries"
+CLASSES, IMAGE = 10, (224, 224, 3)
+"""What parameters of networks are counted for that are made for no particular samples."""
 ONE_MODEL = "Labelled clients, one model"
 POOLED = "Pooled data: centralised domain generalization"
 PERSONALISED = "Labelled clients, personalised models"
@@ -41,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
 
 @cache
 def all_facts() -> Mapping[str, Facts]:
-    """The facts of every method, which take most of a minute, by its name, sorted."""
+    """The facts of every method, which take most of a minute, by its name; sorted."""
     return {of.name: of for of in facts(METHODS[name] for name in sorted(METHODS))}
 
 
@@ -79,6 +84,31 @@ def all_rows(_: str) -> str:
     return "\n".join([*facts_table(all_facts().values()), ""])
 
 
+def networks(_: str) -> str:
+    """Each network's parameters and its FDSE twin's, in millions."""
+    rows = []
+    for name, maker in MODELS.items():
+        sample = maker.sample or IMAGE
+        try:
+            twin = f"{cost(maker(CLASSES, unit=UNITS['dse']), sample).parameters / 1e6:.2f} M"
+        except UserError:
+            twin = "none"
+        own = f"{cost(maker(CLASSES), sample).parameters / 1e6:.2f} M"
+        rows.append([f"`{name}`", own, twin, maker.summary])
+    head = ["model", "parameters", "FDSE twin", "what it is"]
+    return "\n".join([*markdown_table(head, rows, right=head[1:3]), ""])
+
+
+def stages(_: str) -> str:
+    """The stages of each network that has any; of the same network in several sizes in one row."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, maker in MODELS.items():
+        if maker.stages:
+            found.setdefault(tuple(maker.stages), []).append(name)
+    rows = [[", ".join(f"`{name}`" for name in names), f"`{' '.join(of)}`"] for of, names in found.items()]
+    return "\n".join([*markdown_table(["network", "stages"], rows), ""])
+
+
 def counted(page: str) -> str:
     """README with the number of methods."""
     return re.sub(r"\d+ methods on one engine", f"{len(METHODS)} methods on one engine", page)
@@ -87,6 +117,7 @@ def counted(page: str) -> str:
 PAGES: Mapping[str, Sequence[Edit]] = {
     "README.md": [counted, *tables(PROGRAM, {"methods": links})],
     "docs/methods.md": tables(PROGRAM, {group: partial(summaries, group) for group in GROUPS}),
+    "docs/models.md": tables(PROGRAM, {"networks": networks, "stages": stages}),
     "docs/choosing.md": tables(PROGRAM, {"facts": all_rows}),
 }
 """What is written in each page."""
