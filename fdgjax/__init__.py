@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         open_run,
         register_augmentation,
         register_data,
+        register_figure,
         register_method,
         register_model,
     )
@@ -36,6 +37,7 @@ __all__ = [
     "open_run",
     "register_augmentation",
     "register_data",
+    "register_figure",
     "register_method",
     "register_model",
 ]

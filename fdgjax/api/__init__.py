@@ -3,7 +3,13 @@
 from fdgjax.api.choose import choose
 from fdgjax.api.results import Result
 from fdgjax.api.trainer import Trainer, experiment, open_run
-from fdgjax.config.register import register_augmentation, register_data, register_method, register_model
+from fdgjax.config.register import (
+    register_augmentation,
+    register_data,
+    register_figure,
+    register_method,
+    register_model,
+)
 from fdgjax.methods import Entry
 from fdgjax.utils.errors import UserError
 
@@ -17,6 +23,7 @@ __all__ = [
     "open_run",
     "register_augmentation",
     "register_data",
+    "register_figure",
     "register_method",
     "register_model",
 ]

@@ -13,7 +13,7 @@ from fdgjax.contract import Variables
 from fdgjax.data.sources.arrays import channels_first
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import State
-from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
+from fdgjax.evaluation.metrics import Record, last_evaluated, short_names
 from fdgjax.experiments import Experiment
 from fdgjax.inference.classifier import (
     UNSEEN,
@@ -52,7 +52,7 @@ class Result:
     def __repr__(self) -> str:
         config, round_ = self.config, int(np.ravel(jax.device_get(self.state.round))[0])
         last = last_evaluated(self.records[:round_])
-        shown = "  ".join(f"{name} {last[key]:.3f}" for key, name in SHOWN.items() if key in last)
+        shown = "  ".join(f"{name} {last[key]:.3f}" for key, name in short_names().items() if key in last)
         return f"<fdgjax result: {config.method.name} on {config.data.name}, round {round_}: {shown}>"
 
     @property

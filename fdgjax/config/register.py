@@ -1,5 +1,5 @@
-"""User-defined methods, models, data sets and augmentations, registered under names that configs and the command line
-accept.
+"""User-defined methods, models, data sets, augmentations and figures, registered under names that configs and the
+command line accept.
 
 A run's `config.json` records which of its names a user's program registered, and from which file; these must be
 registered again before the run is opened. `fdgjax --with FILE` runs such a file first.
@@ -7,12 +7,15 @@ registered again before the run is opened. `fdgjax --with FILE` runs such a file
 
 import importlib
 import importlib.util
+import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fdgjax.config.command_line import search_beside
 from fdgjax.config.presets import PRESETS
@@ -21,6 +24,8 @@ from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.data.augmentations.view import View, same_shape
 from fdgjax.data.sources import arrays as arrays
 from fdgjax.data.sources.loading import DATASETS
+from fdgjax.evaluation.metrics import figure_keys
+from fdgjax.evaluation.probability_figures import FIGURES, Figure, Of, keys_of, names_in
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.utils.command import with_words
@@ -36,11 +41,16 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "model.name": MODELS,
     "data.name": DATASETS,
     "data.augmentation": AUGMENTATIONS,
+    "figures": FIGURES,
 }
 """The registries that a user's program may add to, by the config key that names an entry, or several."""
 REGISTERED = "registered"
 """The key of `config.json` with what a user's program registered for the run: `{key: {"name": ..., "from": FILE}}`; a
 further name of one config key has the key `KEY=NAME`."""
+
+
+OF_SAMPLES = "a function (labels, probabilities, threshold) -> number"
+"""What computes a figure, in words."""
 
 
 def register_method(entry: Entry, origin: str | None = None) -> str:
@@ -131,6 +141,64 @@ def register_augmentation(name: str, view: View, origin: str | None = None) -> s
     return register(AUGMENTATIONS, name, lambda size: checked, origin)
 
 
+def register_figure(
+    name: str,
+    of: Of,
+    *,
+    title: str = "",
+    larger: bool = True,
+    thresholded: bool = False,
+    origin: str | None = None,
+) -> str:
+    """Registers a figure of class probabilities under a name, for `config.figures`, and `validation:NAME` for
+    `config.selection`.
+
+    Args:
+      name: the name: letters, digits and `_`.
+      of: `(labels int [n], probabilities float64 [n, classes], threshold) -> number`, of samples of every class, called
+        with NumPy's arrays. The threshold is that from which the second of two classes is decided for, else None.
+      title: for tables; '' for the name.
+      larger: whether larger values are better; the figure is then at most 1, and written in percent.
+      thresholded: whether of two classes it has no value without the threshold.
+      origin: as for `register_method`.
+
+    Returns:
+      Its name.
+
+    Raises:
+      UserError: `of` is no function, or `name` is that of one of the package's figures or would be taken for another
+        figure of records.
+    """
+    if not callable(of):
+        raise UserError(f"the figure '{name}' got {type(of).__name__}; expected {OF_SAMPLES}")
+    if not str(name).isidentifier():
+        raise UserError(f"the name of a figure got {name!r}; expected letters, digits and '_', such as 'mine'")
+    others = set(figure_keys()) - set(keys_of(name) if name in FIGURES else ())
+    if taken := sorted(others & set(keys_of(name))):
+        raise UserError(
+            f"a figure got the name '{name}', but {taken[0]} is another figure's key; expected another name"
+        )
+    figure = Figure(title or name, one_number(f"the figure '{name}'", of), larger=larger, thresholded=thresholded)
+    return register(FIGURES, name, figure, origin)
+
+
+def one_number(what: str, of: Of) -> Of:
+    """The function of a user's program, which must return a finite number.
+
+    Raises:
+      UserError: it fails, or returns something else; when it is called.
+    """
+
+    def checked(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None) -> float:
+        with users_program(what, OF_SAMPLES):
+            value = float(of(labels, probabilities, threshold))
+        if not math.isfinite(value):
+            raise UserError(f"{what} made {value} of {len(labels)} samples; expected a finite number")
+        return value
+
+    return checked
+
+
 def same_data(found: Any, data_dir: str) -> Any:
     """The data set `found`, whatever the data folder."""
     del data_dir
@@ -144,6 +212,7 @@ def provenance(config: Config) -> dict[str, Any]:
         "model.name": [config.model.name],
         "data.name": [config.data.name],
         "data.augmentation": words_of(config.data.augmentation),
+        "figures": names_in(config.figures),
     }
     users = {key: [name for name in each if name not in REGISTRIES[key].own] for key, each in names.items()}
     found = {
@@ -182,15 +251,15 @@ def check_registered(where: str, content: Mapping[str, Any]) -> None:
 
 
 def run_file(word: str) -> None:
-    """Runs a Python file, or imports a module, that registers methods, models, data sets or augmentations; every
-    `Entry` among its global variables is registered, too.
+    """Runs a Python file, or imports a module, that registers entries of `REGISTRIES`; every `Entry` among its global
+    variables is registered, too.
 
     Raises:
       UserError: the file or module does not exist, or it fails.
     """
     file = Path(word)
     is_file = word.endswith(".py") or file.is_file()
-    expected = "a Python file, or the name of a module, that registers a method, a model, a data set or an augmentation"
+    expected = "a Python file, or the name of a module, that registers a method, a model, a data set or the like"
     with users_program(f"--with {word}", expected):
         module = of_file(file.absolute()) if is_file else importlib.import_module(word)
     for value in list(vars(module).values()):

@@ -2,14 +2,14 @@
 round that is reported."""
 
 from fdgjax.evaluation.metrics import (
-    FIGURE_KEYS,
     HEADLINES,
-    SHOWN,
     Metrics,
+    figure_keys,
     figures,
     is_evaluated,
     measure,
     measure_probe,
+    short_names,
 )
 from fdgjax.evaluation.tally import (
     Tallies,
@@ -20,17 +20,17 @@ from fdgjax.evaluation.tally import (
 )
 
 __all__ = [
-    "FIGURE_KEYS",
     "HEADLINES",
-    "SHOWN",
     "Metrics",
     "Tallies",
     "Tally",
     "compile_evaluation",
     "compile_representation",
     "expected_calibration_error",
+    "figure_keys",
     "figures",
     "is_evaluated",
     "measure",
     "measure_probe",
+    "short_names",
 ]

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from fdgjax.evaluation.number_figures import NUMBER_HEADLINES, NUMBER_RECORDED
-from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES, RECORDED
+from fdgjax.evaluation.probability_figures import figure_headlines, recorded_keys
 from fdgjax.evaluation.tally import Tallies, Tally, calibration_bins, expected_calibration_error
 
 Record = dict[str, Any]
@@ -23,8 +23,11 @@ HEADLINES: Mapping[str, str] = {
     "attack_success": "attack",
 }
 """The main figures of a run with their short names for users, in the order of display. A run has only some of them."""
-SHOWN: Mapping[str, str] = {**HEADLINES, **NUMBER_HEADLINES, **FIGURE_HEADLINES}
-"""The same, those of predicted numbers, and those of `config.figures`."""
+
+
+def short_names() -> Mapping[str, str]:
+    """`HEADLINES`, those of predicted numbers, and those of `config.figures`."""
+    return {**HEADLINES, **NUMBER_HEADLINES, **figure_headlines()}
 
 
 class Metrics(NamedTuple):
@@ -72,8 +75,9 @@ class Metrics(NamedTuple):
     probe_deviation_by_percent: dict[str, float] | None = None
 
 
-FIGURE_KEYS = (*Metrics._fields, *RECORDED, *NUMBER_RECORDED)
-"""All keys of a record that are figures of its evaluation: `Metrics`, and figures of probabilities or of numbers."""
+def figure_keys() -> tuple[str, ...]:
+    """All keys of a record that are figures of its evaluation: `Metrics`, and figures of probabilities or numbers."""
+    return (*Metrics._fields, *recorded_keys(), *NUMBER_RECORDED)
 
 
 def measure(tallies: Tallies, domain_names: Sequence[str]) -> Metrics:

@@ -25,7 +25,7 @@ from fdgjax.evaluation.probability_figures import (
     interval_key,
     present,
 )
-from fdgjax.evaluation.resampled import Resamples, percentile_interval, resamples_of, resamples_of_groups
+from fdgjax.evaluation.resampled import Resamples, of_each, percentile_interval, resamples_of, resamples_of_groups
 from fdgjax.evaluation.statistics import wilson
 from fdgjax.evaluation.tally import filled, on_held_out
 from fdgjax.utils.random import Purpose
@@ -122,8 +122,8 @@ def pooled(models: Sequence[Judged]) -> Judged:
 def measure_probabilities(
     how: Figuring, found: Probabilities, data: Domains, part: Partition, seed: int
 ) -> dict[str, Any]:
-    """The figures by their keys in a record (`fdgjax.evaluation.probability_figures.RECORDED`), those without a value
-    left out.
+    """The figures by their keys in a record (`fdgjax.evaluation.probability_figures.recorded_keys`), those without a
+    value left out.
 
     With two classes one threshold serves all figures of a round: that of all clients' validation samples pooled, each
     with the probability that its client's own model gives it. No sample of the unseen domain has a part in it.
@@ -233,8 +233,9 @@ def interval(
         return wilson(round(share * units), units)
     if drawn is None:
         return None
+    resampled = figure.resampled or of_each(figure.of)
     means = [
-        np.mean([figure.resampled(one.labels, one.probabilities, threshold, counts) for one in there], axis=0)
+        np.mean([resampled(one.labels, one.probabilities, threshold, counts) for one in there], axis=0)
         for counts in drawn.parts()
     ]
     return percentile_interval(np.concatenate(means))

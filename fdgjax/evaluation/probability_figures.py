@@ -15,6 +15,7 @@ import numpy as np
 
 from fdgjax.evaluation import resampled
 from fdgjax.evaluation.resampled import Resampled, decisions
+from fdgjax.utils.registry import Registry
 from fdgjax.utils.words import words_of
 
 ROUNDING = 1e-9
@@ -26,19 +27,25 @@ Of = Callable[[np.ndarray, np.ndarray, float | None], float]
 """`(labels int [n], probabilities float64 [n, classes], threshold or None) -> figure`."""
 
 
+def every_class(counts: np.ndarray) -> bool:
+    """Whether every class has samples."""
+    return bool(np.all(counts > 0))
+
+
 class Figure(NamedTuple):
     """A figure of probabilities.
 
     title: for tables. of: computes it from samples for which it is `defined`. resampled: the same of many resamples at
-    once, see `fdgjax.evaluation.resampled`. defined: whether it has a value, by the number of samples of each class.
-    larger: whether larger values are better. binary: whether it needs two classes. thresholded: whether it needs the
-    threshold, where there are two classes. share_of: the class of whose samples it is a share, None for other figures.
+    once, see `fdgjax.evaluation.resampled`; None to compute it of each. defined: whether it has a value, by the number
+    of samples of each class. larger: whether larger values are better; it is then at most 1, and written in percent.
+    binary: whether it needs two classes. thresholded: whether it needs the threshold, where there are two classes.
+    share_of: the class of whose samples it is a share, None for other figures.
     """
 
     title: str
     of: Of
-    resampled: Resampled
-    defined: Callable[[np.ndarray], bool]
+    resampled: Resampled | None = None
+    defined: Callable[[np.ndarray], bool] = every_class
     larger: bool = True
     binary: bool = False
     thresholded: bool = False
@@ -134,12 +141,7 @@ def brier(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None
     return float(brier_score_loss(labels, probabilities, labels=np.arange(probabilities.shape[1])))
 
 
-def every_class(counts: np.ndarray) -> bool:
-    """Whether every class has samples."""
-    return bool(np.all(counts > 0))
-
-
-FIGURES: Mapping[str, Figure] = {
+OWN_FIGURES: Mapping[str, Figure] = {
     "auroc": Figure("AUROC", auroc, resampled.auroc, every_class),
     "average_precision": Figure("average precision", average_precision, resampled.average_precision, every_class),
     "f1": Figure("F1", f1, resampled.f1, every_class, thresholded=True),
@@ -171,7 +173,9 @@ FIGURES: Mapping[str, Figure] = {
     "log_loss": Figure("log loss", log_loss, resampled.log_loss, lambda n: bool(n.sum()), larger=False),
     "brier": Figure("Brier score", brier, resampled.brier, lambda n: bool(n.sum()), larger=False),
 }
-"""The figures by name."""
+"""The package's figures by name."""
+FIGURES: Registry[Figure] = Registry("figure", OWN_FIGURES)
+"""All figures by name, those of a user's program among them."""
 
 SCOPES: Mapping[str, str] = {
     "id": "each client's own model on its validation data, mean over clients",
@@ -193,19 +197,23 @@ def interval_key(name: str) -> str:
     return f"per_domain_{name}_interval"
 
 
-RECORDED: tuple[str, ...] = (
-    *(f"{scope}_{name}" for name in FIGURES for scope in SCOPES),
-    *map(interval_key, FIGURES),
-    THRESHOLD,
-    CURVES,
-)
-"""All keys of records that figures of probabilities may have."""
-FIGURE_HEADLINES: Mapping[str, str] = {
-    f"{scope}_{name}": f"{scope.upper() if scope in ('all', 'avg') else scope} {figure.title}"
-    for name, figure in FIGURES.items()
-    for scope in MOST_OFTEN
-}
-"""The main figures of probabilities with short names, as `HEADLINES`."""
+def keys_of(name: str) -> tuple[str, ...]:
+    """All keys of records that a figure may have."""
+    return (*(f"{scope}_{name}" for scope in SCOPES), interval_key(name))
+
+
+def recorded_keys() -> tuple[str, ...]:
+    """All keys of records that figures of probabilities may have."""
+    return (*(key for name in FIGURES for key in keys_of(name)), THRESHOLD, CURVES)
+
+
+def figure_headlines() -> Mapping[str, str]:
+    """The main figures of probabilities with short names, as `HEADLINES`."""
+    return {
+        f"{scope}_{name}": f"{scope.upper() if scope in ('all', 'avg') else scope} {figure.title}"
+        for name, figure in FIGURES.items()
+        for scope in MOST_OFTEN
+    }
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -80,6 +80,18 @@ def resamples_of_groups(
     return None
 
 
+def of_each(of: Callable[[np.ndarray, np.ndarray, float | None], float]) -> Resampled:
+    """A figure of many resamples as that of each, one after the other."""
+
+    def figure(
+        labels: np.ndarray, probabilities: np.ndarray, threshold: float | None, counts: np.ndarray
+    ) -> np.ndarray:
+        each = (np.repeat(np.arange(len(labels)), times) for times in counts)
+        return np.array([of(labels[drawn], probabilities[drawn], threshold) for drawn in each])
+
+    return figure
+
+
 def percentile_interval(values: np.ndarray) -> tuple[float, float] | None:
     """The interval that holds `LEVEL` of the values, with as many below as above it; None where its ends are equal:
     that resamples hardly differ, as at an AUROC of 1, does not make a figure certain."""

@@ -1,11 +1,11 @@
 """The round that a run reports, and the data used to select it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fdgjax.data.numeric_labels import TASKS
-from fdgjax.evaluation import SHOWN
+from fdgjax.evaluation import short_names
 from fdgjax.evaluation.metrics import Record, is_evaluated
 from fdgjax.evaluation.probability_figures import FIGURES
 from fdgjax.utils.registry import lookup
@@ -58,26 +58,40 @@ def most_accurate(scope: str) -> Callable[[Sequence[Record]], Record]:
     return choose
 
 
-def by_figures(rule: str, scope: str) -> dict[str, Selection]:
-    """A rule for each figure of probabilities, such as `validation:auroc`."""
-    return {
-        f"{rule}:{name}": Selection(best(f"{scope}_{name}", figure.larger), HELD_OUT, (f"{scope}_{name}",))
-        for name, figure in FIGURES.items()
-    }
-
-
 ORACLE = "oracle"
 """The rule that chooses by the labels of the unseen domain."""
-SELECTIONS: Mapping[str, Selection] = {
+RULES: Mapping[str, Selection] = {
     "last": Selection(lambda rounds: rounds[-1], "nothing"),
     "validation": Selection(most_accurate("id"), HELD_OUT, accuracies("id")),
     "validation_by_size": Selection(most_accurate("id_all"), HELD_OUT, accuracies("id_all")),
     ORACLE: Selection(
         most_accurate("ood"), "labels of the target domain: an upper bound, no result", accuracies("ood")
     ),
-    **by_figures("validation", "id"),
-    **by_figures("validation_by_size", "id_all"),
 }
+"""The rules that need no figure of `config.figures`, by name."""
+BY_FIGURE: Mapping[str, str] = {"validation": "id", "validation_by_size": "id_all"}
+"""The rules that can choose by such a figure, too, as `validation:auroc`, and the scope that they look at."""
+
+
+class Selections(Mapping[str, Selection]):
+    """All rules by name: `RULES`, and each of `BY_FIGURE` with each of `FIGURES` that are registered by now."""
+
+    def __getitem__(self, name: str) -> Selection:
+        rule, by, of = name.partition(":")
+        if not by:
+            return RULES[rule]
+        key = f"{BY_FIGURE[rule]}_{of}"
+        return Selection(best(key, FIGURES[of].larger), HELD_OUT, (key,))
+
+    def __iter__(self) -> Iterator[str]:
+        yield from RULES
+        yield from (f"{rule}:{name}" for rule in BY_FIGURE for name in FIGURES)
+
+    def __len__(self) -> int:
+        return len(RULES) + len(BY_FIGURE) * len(FIGURES)
+
+
+SELECTIONS = Selections()
 
 
 def reported(records: Sequence[Record], rule: str) -> Record:
@@ -107,6 +121,6 @@ def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
             and all(not selection.needs or any(one in record for one in selection.needs) for record in evaluated)
         ):
             record = selection.choose(evaluated)
-            figures = {key: record[key] for key in ("round", *SHOWN) if key in record}
+            figures = {key: record[key] for key in ("round", *short_names()) if key in record}
             entries[name] = figures | {"looks_at": selection.looks_at}
     return entries

@@ -5,7 +5,7 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fdgjax.evaluation.metrics import SHOWN, Record, last_evaluated
+from fdgjax.evaluation.metrics import Record, last_evaluated, short_names
 from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD
 from fdgjax.evaluation.selection import SELECTIONS, reported
 from fdgjax.experiments import Outline
@@ -178,7 +178,7 @@ def measured_of(classifier: Classifier) -> str:
 
 def figures_of(record: Mapping[str, Any]) -> str:
     """The headline figures as a table."""
-    rows = {f"{short} (`{key}`)": record[key] for key, short in SHOWN.items() if key in record}
+    rows = {f"{short} (`{key}`)": record[key] for key, short in short_names().items() if key in record}
     further = {f"worst_domain_{name}": f"worst domain {figure.title}" for name, figure in FIGURES.items()}
     further[THRESHOLD] = (
         "threshold of the second class, by the clients' validation data, at which F1, balanced accuracy, sensitivity "

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.evaluation import SHOWN
+from fdgjax.evaluation import short_names
 from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.statistics import by_point, spread
 from fdgjax.report.drawing import (
@@ -34,11 +34,11 @@ UNSEEN = " unseen"
 
 
 def figure_axis(axes: Any, key: str) -> None:
-    """Sets the y-axis to a figure of `SHOWN`: accuracies to percent, others as they are."""
+    """Sets the y-axis to a figure of `short_names`: accuracies to percent, others as they are."""
     if key.endswith("_accuracy"):
-        percent_axis(axes, f"{SHOWN[key]} accuracy (%)")
+        percent_axis(axes, f"{short_names()[key]} accuracy (%)")
     else:
-        axes.set_ylabel(SHOWN[key])
+        axes.set_ylabel(short_names()[key])
 
 
 def bars_of(runs: Sequence[Run], figure: str, name: str, label: Callable[[Any], None]) -> Figure | None:
@@ -94,7 +94,7 @@ def dots_of(runs: Sequence[Run], figure: str, name: str) -> Figure | None:
 
     Args:
       runs: all runs of the report.
-      figure: one of `SHOWN`.
+      figure: one of `short_names`.
       name: of the panel.
     """
     there = [run for run in runs if run.values(figure)]

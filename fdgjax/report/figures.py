@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.evaluation import HEADLINES, SHOWN
+from fdgjax.evaluation import HEADLINES, short_names
 from fdgjax.report.drawing import (
     REFERENCE,
     Figure,
@@ -164,7 +164,7 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
 
 
 def curves_by_round(runs: Sequence[Run], keys: Sequence[str]) -> Figure | None:
-    """Figures, of `SHOWN`, against rounds, the panels of one target in a row."""
+    """Figures, of `short_names`, against rounds, the panels of one target in a row."""
 
     def of(key: str) -> tuple[list[OpenPanel], list[Run]]:
         def curves(run: Run) -> Any:
@@ -174,9 +174,9 @@ def curves_by_round(runs: Sequence[Run], keys: Sequence[str]) -> Figure | None:
             for (rounds, values), number in zip(found, numbers, strict=True):
                 line(axes, rounds, values, number)
             round_axis(axes)
-            axes.set_ylabel(SHOWN[key])
+            axes.set_ylabel(short_names()[key])
 
-        return draw_panels(runs, f"rounds-{key}", curves, draw, f"{SHOWN[key]}, ")
+        return draw_panels(runs, f"rounds-{key}", curves, draw, f"{short_names()[key]}, ")
 
     return side_by_side(runs, [of(key) for key in keys], "x")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.config.register import REGISTERED, registering_files
-from fdgjax.evaluation import FIGURE_KEYS
+from fdgjax.evaluation import figure_keys
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported
 from fdgjax.experiments import DataDescription
@@ -17,7 +17,7 @@ from fdgjax.utils.errors import UserError
 class Seed(NamedTuple):
     """One seed of a run.
 
-    records: a dict per round. figures: of the reported round, those of `FIGURE_KEYS`; empty before the first
+    records: a dict per round. figures: of the reported round, those of `figure_keys`; empty before the first
     evaluation. summary: empty where the run is not finished.
     """
 
@@ -93,5 +93,5 @@ def read_seed(workdir: Workdir, seed: int, selection: str) -> Seed:
     records = read_records(workdir)
     summary = read_summary(workdir) if workdir.summary.is_file() else {}
     chosen = summary or reported(records, selection)
-    figures = {name: chosen[name] for name in FIGURE_KEYS if name in chosen}
+    figures = {name: chosen[name] for name in figure_keys() if name in chosen}
     return Seed(seed, workdir.path, records, figures, summary)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from fdgjax.evaluation import SHOWN
+from fdgjax.evaluation import short_names
 from fdgjax.evaluation.figure_kinds import larger_is_better, significant
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import FIGURES
@@ -156,6 +156,6 @@ def best_cells(table: Table) -> set[tuple[int, int]]:
 
 def smaller_titles() -> set[str]:
     """The titles of the figures of which smaller values are better."""
-    headlines = {title for key, title in SHOWN.items() if not larger_is_better(key)}
+    headlines = {title for key, title in short_names().items() if not larger_is_better(key)}
     of_numbers = {one.title for one in NUMBER_FIGURES.values() if not one.larger}
     return headlines | of_numbers | {one.title for one in FIGURES.values() if not one.larger}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fdgjax.evaluation import HEADLINES
 from fdgjax.evaluation.number_figures import NUMBER_HEADLINES
-from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES
+from fdgjax.evaluation.probability_figures import figure_headlines
 from fdgjax.report import (
     domain_figures,
     figures,
@@ -129,7 +129,7 @@ FIGURES: Mapping[str, Exhibit] = {
         "Figures of probabilities against rounds",
         "With config.figures. Line: mean over seeds. Band: one sample standard deviation. Of log loss and Brier score "
         "smaller values are better.",
-        partial(figures.curves_by_round, keys=list(FIGURE_HEADLINES)),
+        lambda runs: figures.curves_by_round(runs, list(figure_headlines())),
     ),
     "calibration_by_domain": Exhibit(
         "Calibration on each domain",
@@ -200,9 +200,9 @@ TABLES: Mapping[str, Callable[..., Table]] = {
     "numbers": number_figures.numbers_table,
     "figures": probability_figures.figures_table,
     "figures_by_domain": probability_figures.figures_by_domain,
-    "figures_ranking": partial(
-        ranking_table,
-        figures=[key for key in FIGURE_HEADLINES if key.startswith(("ood_", "avg_"))],
+    "figures_ranking": lambda runs: ranking_table(
+        runs,
+        [key for key in figure_headlines() if key.startswith(("ood_", "avg_"))],
         kind="decimals",
         name="figures_ranking",
         title="Ranking by figures of probabilities",

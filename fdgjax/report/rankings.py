@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from fdgjax.evaluation import SHOWN
+from fdgjax.evaluation import short_names
 from fdgjax.evaluation.figure_kinds import larger_is_better
 from fdgjax.evaluation.statistics import ranking
 from fdgjax.report.reading import Run, by_panel, by_series, marked_name
@@ -13,8 +13,8 @@ DIFFERENCES: Mapping[str, str] = {"percent": "points", "decimals": "difference",
 
 
 def ranked_rows(runs: Sequence[Run], figure: str) -> list[list[Cell]]:
-    """Series ranked by a figure, one of `SHOWN`, those of several panels by the mean over these; nothing for a single
-    one."""
+    """Series ranked by a figure, one of `short_names`, those of several panels by the mean over these; nothing for a
+    single one."""
     found, of = ranking(compared(runs, figure), larger_is_better(figure)), by_series(runs)
     rows: list[list[Cell]] = []
     for one in found if len(found) > 1 else []:
@@ -25,7 +25,7 @@ def ranked_rows(runs: Sequence[Run], figure: str) -> list[list[Cell]]:
             error = one.behind.error if one.behind.freedom else None
             wins = f"{one.behind.wins} of {one.behind.pairs}"
             apart = [one.behind.mean, error, low, high, wins, one.behind.words]
-        rows.append([name, SHOWN[figure], one.place, one.spread, one.spread.n, one.targets, *apart])
+        rows.append([name, short_names()[figure], one.place, one.spread, one.spread.n, one.targets, *apart])
     return rows
 
 
@@ -51,7 +51,7 @@ def ranked_columns(kind: str) -> list[Column]:
 def paired_note(kind: str, figures: Sequence[str]) -> str:
     """What the columns say of figures of a kind; which of these, by their keys, are the better the smaller they are."""
     unit = ", in points," if kind == "percent" else ""
-    smaller = ", ".join(SHOWN[name] for name in figures if not larger_is_better(name))
+    smaller = ", ".join(short_names()[name] for name in figures if not larger_is_better(name))
     sign = f" Smaller values are better of {smaller}; a positive difference is better there, too." if smaller else ""
     return (
         f"the difference from the first is paired by seed{unit} with its standard error and an interval of 95 % (t); "

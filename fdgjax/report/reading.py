@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fdgjax.evaluation import FIGURE_KEYS
+from fdgjax.evaluation import figure_keys
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import ORACLE
 from fdgjax.report.folders import Folder, Seed, read_run_folder, run_folders
@@ -149,7 +149,9 @@ def as_run(folders: list[Folder], own: Mapping[str, Any], differing: Sequence[st
       series, panel: its names.
     """
     summary = next((seed.summary for folder in folders for seed in folder.seeds if seed.summary), {})
-    facts = {key: value for key, value in summary.items() if key not in FIGURE_KEYS}
+    facts = dict(summary)
+    for figure in figure_keys():
+        facts.pop(figure, None)
     return Run(
         method=own["method.name"],
         target=own["data.target"],

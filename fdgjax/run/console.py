@@ -9,7 +9,7 @@ from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
-from fdgjax.evaluation import HEADLINES, SHOWN
+from fdgjax.evaluation import HEADLINES, short_names
 from fdgjax.evaluation.metrics import Record, is_evaluated
 from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import FIGURES, interval_key
@@ -180,5 +180,7 @@ def figure(value: float, std: float | None) -> str:
 
 
 def headlines(record: Mapping[str, Any], std: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """`id 0.912  ood 0.684`: the figures of `SHOWN` that the record has, with deviations if any."""
-    return "  ".join(f"{name} {figure(record[key], std.get(key))}" for key, name in SHOWN.items() if key in record)
+    """`id 0.912  ood 0.684`: the figures of `short_names` that the record has, with deviations if any."""
+    return "  ".join(
+        f"{name} {figure(record[key], std.get(key))}" for key, name in short_names().items() if key in record
+    )

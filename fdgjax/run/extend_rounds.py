@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fdgjax.config import Config, experiment_identity, for_seed, seeds_of, to_plain
-from fdgjax.evaluation.metrics import FIGURE_KEYS, Record
+from fdgjax.evaluation.metrics import Record, figure_keys
 from fdgjax.experiments import Experiment, build
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.loop import is_due
@@ -85,9 +85,10 @@ def continued_from(workdir: Workdir) -> dict[str, Any]:
 
 def as_planned(records: Sequence[Record], config: Config) -> list[Record]:
     """The records, without the figures of rounds that a run of `config.rounds` rounds would not evaluate."""
+    figures = figure_keys()
     return [
         record
         if is_due(config, record["round"])
-        else {key: value for key, value in record.items() if key not in FIGURE_KEYS}
+        else {key: value for key, value in record.items() if key not in figures}
         for record in records
     ]

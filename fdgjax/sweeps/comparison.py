@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.evaluation import SHOWN
+from fdgjax.evaluation import short_names
 from fdgjax.evaluation.figure_kinds import in_table, larger_is_better, table_scale
 from fdgjax.evaluation.selection import ORACLE
 from fdgjax.evaluation.statistics import Ranked, Spread, image_error, ranking, spread, tolerance, verdict
@@ -142,7 +142,7 @@ def rankings(cells: Sequence[Cell], summaries: Mapping[str, Mapping[str, Any]]) 
     method."""
     methods: dict[str, dict[str, dict[tuple[str, int], float]]] = {}
     for cell in cells:
-        summary, names = summaries[cell.name], [name for name in cell.figures if name in SHOWN]
+        summary, names = summaries[cell.name], [name for name in cell.figures if name in short_names()]
         if not (summary and names):
             continue
         method = named = cell.group or cell.name.removesuffix(f"-{as_name(cell.config.data.target)}")
@@ -165,7 +165,7 @@ def ranked_markdown(found: Mapping[str, Sequence[Ranked]]) -> str:
     numbers = ("place", "mean", "seeds", "targets", "behind the first")
     lines = markdown_table((*titles, "interval", "ahead in", "verdict"), rows, right=numbers)
     note = "Differences are paired by target and seed, in points or the figure's unit; the interval is of 95 %."
-    if smaller := [SHOWN[name] for name in found if not larger_is_better(name)]:
+    if smaller := [short_names()[name] for name in found if not larger_is_better(name)]:
         note += f" Smaller values are better of {', '.join(smaller)}; a negative difference is worse there, too."
     return "\n".join([*lines, "", note, "", ""])
 
@@ -174,7 +174,7 @@ def ranked_cells(figure: str, one: Ranked) -> list[str]:
     """A row of `ranked_markdown`."""
     scale = table_scale(figure)
     shown_mean = mean_and_deviation(figure, *one.spread.times(scale)[:2])
-    cells = [SHOWN[figure], str(one.place or ""), one.name, shown_mean]
+    cells = [short_names()[figure], str(one.place or ""), one.name, shown_mean]
     cells += [str(one.spread.n), str(one.targets)]
     if one.behind is None:
         return [*cells, "", "", "", ""]

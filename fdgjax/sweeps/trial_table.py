@@ -7,7 +7,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from fdgjax.evaluation import SHOWN
+from fdgjax.evaluation import short_names
 from fdgjax.evaluation.figure_kinds import in_table
 from fdgjax.sweeps.space import Search, with_idle
 from fdgjax.utils.files import csv_text, write_text
@@ -120,7 +120,7 @@ def unit(search: Search) -> str:
 
 def written(value: float, search: Search) -> str:
     """A figure of held-out data, such as `validation 81.20 %` or `validation AUROC 90.30 %`."""
-    name = SHOWN.get(search.figure.replace("id_all_", "id_"), "").removeprefix("id").strip()
+    name = short_names().get(search.figure.replace("id_all_", "id_"), "").removeprefix("id").strip()
     number = in_table(search.figure, search.scale * value, digits=2)
     return f"validation {f'{name} ' if name else ''}{number}{unit(search)}"
 

@@ -1,4 +1,4 @@
-"""Methods, networks, data sets and augmentations of one's own, registered under names, and the runs that used them."""
+"""Methods, networks, data sets, augmentations and figures of one's own, by names, and runs that use them."""
 
 import re
 import sys
@@ -16,6 +16,10 @@ from fdgjax.config import make_config, read_config
 from fdgjax.config.register import REGISTRIES, check_registered, provenance
 from fdgjax.data.augmentations.simclr import random_flip
 from fdgjax.data.augmentations.training import AUGMENTATIONS, augmentation
+from fdgjax.evaluation.metrics import figure_keys, short_names
+from fdgjax.evaluation.probabilities import figures_of_samples
+from fdgjax.evaluation.probability_figures import FIGURES, figure_of, keys_of
+from fdgjax.evaluation.selection import reported
 from fdgjax.methods import METHODS
 from fdgjax.methods.fedavg import ENTRY as FEDAVG
 from fdgjax.utils.checksums import read_checked_json
@@ -93,6 +97,58 @@ def test_an_augmentation_of_ones_own_is_applied_in_its_place_of_a_list() -> None
         check_registered("RUN", {"registered": found})
 
 
+def least_certain(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None) -> float:
+    del labels, threshold
+    return float(probabilities.max(axis=1).min())
+
+
+def test_a_figure_of_ones_own_is_a_figure_of_config_and_a_rule_of_selection() -> None:
+    fdgjax.register_figure("least_certain", least_certain, title="least certain")
+    fdgjax.register_figure("least_certain", least_certain, title="surest at least")
+    assert short_names()["ood_least_certain"] == "ood surest at least"
+    assert set(keys_of("least_certain")) <= set(figure_keys())
+    config = make_config("fedavg", "rotated_digits")
+    config.update({"figures": "auroc,least_certain", "selection": "validation:least_certain"})
+    found = provenance(read_config(config))["registered"]
+    assert {key: one["name"] for key, one in found.items()} == {"figures": "least_certain"}
+    rounds = [{"round": 1, "id_accuracy": 0.9, "id_least_certain": 0.2}, {"round": 2, "id_least_certain": 0.4}]
+    assert reported(rounds, "validation:least_certain")["round"] == 1, "the other round was not evaluated"
+    labels, probabilities = np.array([0, 1, 1]), np.array([[0.9, 0.1], [0.3, 0.7], [0.4, 0.6]])
+    of_samples = figures_of_samples(labels, probabilities, 0.5)["least_certain"]
+    assert of_samples["value"] == pytest.approx(0.6)
+    assert of_samples["interval"] == pytest.approx([0.6, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "said"),
+    [
+        ("auroc", least_certain, "the figure 'auroc' is the package's own"),
+        ("accuracy", least_certain, "the name 'accuracy', but .*_accuracy is another figure's key"),
+        ("all_auroc", least_certain, "the name 'all_auroc', but id_all_auroc is another figure's key"),
+        ("my-own", least_certain, "got 'my-own'; expected letters, digits and '_'"),
+        ("mine", 0.5, "the figure 'mine' got float; expected a function"),
+    ],
+)
+def test_a_figure_with_a_mistake_is_refused_in_one_line(name: str, of: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        fdgjax.register_figure(name, of)
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        (lambda labels, p, threshold: p.no_such_thing, "the figure 'mine' cannot be run .AttributeError"),
+        (lambda labels, p, threshold: p, "the figure 'mine' cannot be run .TypeError"),
+        (lambda labels, p, threshold: np.nan, "the figure 'mine' made nan of 2 samples; expected a finite number"),
+    ],
+)
+def test_a_figure_that_is_no_number_is_refused_in_one_line(of: Any, said: str) -> None:
+    fdgjax.register_figure("mine", of)
+    figure = FIGURES.pop("mine")
+    with pytest.raises(UserError, match=said):
+        figure_of(figure, np.array([0, 1]), np.full((2, 2), 0.5), None)
+
+
 @pytest.mark.slow
 def test_a_method_outside_the_package_is_trained_and_reopened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -103,12 +159,13 @@ def test_a_method_outside_the_package_is_trained_and_reopened(
     (tmp_path / "of_readme.py").write_text(METHOD)
     (tmp_path / "own_config.py").write_text(
         "from functools import partial\nimport fdgjax\nfrom fdgjax.config import make_config\n"
-        "import of_readme\nfrom tests.api.test_register import Flat, arrays, darker\n"
+        "import of_readme\nfrom tests.api.test_register import Flat, arrays, darker, least_certain\n"
         "fdgjax.register_method(of_readme.ENTRY)\nfdgjax.register_data('own', arrays())\n"
         "fdgjax.register_model('flat', Flat)\nfdgjax.register_augmentation('darker', darker)\n"
+        "fdgjax.register_figure('least_certain', least_certain)\n"
         "def get_config(preset='own'):\n    config = make_config('fedmedian', preset)\n"
         "    config.model.name = 'flat'\n"
-        "    config.data.augmentation = 'flip,darker'\n    return config\n"
+        "    config.data.augmentation = 'flip,darker'\n    config.figures = 'least_certain'\n    return config\n"
     )
     file = str(tmp_path / "own_config.py")
     result = fdgjax.experiment(file, rounds=1, method__scale=0.5).train(tmp_path / "run")
@@ -120,8 +177,10 @@ def test_a_method_outside_the_package_is_trained_and_reopened(
             ("model.name", "flat"),
             ("data.name", "own"),
             ("data.augmentation", "darker"),
+            ("figures", "least_certain"),
         )
     }
+    assert 0 < result.summary["ood_least_certain"] <= 1
     for entries in REGISTRIES.values():
         for name in set(entries) - entries.own:
             del entries[name]

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from fdgjax.data.federation import Partition
 from fdgjax.data.sources.domains import Domains
-from fdgjax.evaluation.metrics import FIGURE_KEYS
+from fdgjax.evaluation.metrics import figure_keys
 from fdgjax.evaluation.probabilities import (
     Figuring,
     Probabilities,
@@ -43,7 +43,7 @@ def test_scopes_are_means_pools_and_domains() -> None:
     data, part = split_of(rng, sizes)
     found = Probabilities(logarithms(rng, 2, 33), logarithms(rng, 2, 33), logarithms(rng, 2, 28))
     record = measure_probabilities(Figuring(("auroc", "log_loss")), found, data, part, 0)
-    assert set(record) <= set(FIGURE_KEYS)
+    assert set(record) <= set(figure_keys())
     lengths = {"source": sizes[:2], "target": [25, 25]}
     exact = {
         (name, i): softmax(getattr(found, name)[i, : own[i]], 1) for name, own in lengths.items() for i in range(2)

@@ -24,7 +24,7 @@ from fdgjax.evaluation.probability_figures import (
     interval_key,
     names_in,
 )
-from fdgjax.evaluation.resampled import resamples_of
+from fdgjax.evaluation.resampled import of_each, resamples_of
 
 EACH = settings(derandomize=True, deadline=None, max_examples=40)
 LEVELS = np.linspace(0.02, 0.98, 9)
@@ -102,9 +102,11 @@ def test_resamples_have_the_figures_of_the_samples_that_they_repeat(given_: tupl
     counts = resamples_of(labels, 6, np.random.default_rng(seed))
     assert (counts.sum(axis=1) == len(labels)).all()
     for name in usable(p):
-        found = FIGURES[name].resampled(labels, p, 0.5, counts)
+        resampled = FIGURES[name].resampled
+        assert resampled
         each = [value(name, np.repeat(labels, row), np.repeat(p, row, axis=0)) for row in counts]
-        np.testing.assert_allclose(found, each, atol=1e-12, err_msg=name)
+        for found in (resampled, of_each(FIGURES[name].of)):
+            np.testing.assert_allclose(found(labels, p, 0.5, counts), each, atol=1e-12, err_msg=name)
 
 
 @EACH

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fdgjax.evaluation.number_figures import NUMBER_HEADLINES
-from fdgjax.evaluation.probability_figures import FIGURE_HEADLINES
+from fdgjax.evaluation.probability_figures import figure_headlines
 from fdgjax.evaluation.statistics import by_point
 from fdgjax.inference.client_models import layer_distances
 from fdgjax.report.domain_figures import unseen_domains
@@ -111,7 +111,7 @@ WITHOUT: Mapping[str, Change] = {
     "probes_again": left_nothing,
     "domain_shift": left_nothing,
     "reliability": lacking("calibration"),
-    "figures_by_round": lacking(*FIGURE_HEADLINES),
+    "figures_by_round": lacking(*figure_headlines()),
     "calibration_by_domain": lacking("per_domain_calibration"),
     "confidence": lacking("calibration"),
     "embeddings": unseen(embeddings=None),

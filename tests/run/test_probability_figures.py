@@ -22,7 +22,7 @@ from sklearn.metrics import (
 
 import fdgjax
 from fdgjax.cli import evaluate, predict
-from fdgjax.evaluation.probability_figures import FIGURES, RECORDED, SCOPES, interval_key
+from fdgjax.evaluation.probability_figures import FIGURES, SCOPES, interval_key, recorded_keys
 from fdgjax.evaluation.selection import reported
 from fdgjax.experiments import build
 from fdgjax.inference.tensors import facts_of
@@ -158,9 +158,9 @@ def test_without_the_key_nothing_changes(cache: Path, tmp_path: Path) -> None:
         name: [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         for name in ("plain", "more")
     }
-    assert not any(set(RECORDED) & set(record) for record in lines["plain"])
+    assert not any(set(recorded_keys()) & set(record) for record in lines["plain"])
     for before, after in zip(lines["plain"], lines["more"], strict=True):
-        assert set(after) - set(before) <= set(RECORDED)
+        assert set(after) - set(before) <= set(recorded_keys())
         chex.assert_trees_all_close({key: after[key] for key in before}, before, rtol=1e-5)
     assert {f"ood_{name}" for name in OF_MANY.split(",")} <= set(lines["more"][-1])
     assert "decision_threshold" not in lines["more"][-1]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.evaluation.metrics import FIGURE_KEYS, Record, is_evaluated
+from fdgjax.evaluation.metrics import Record, figure_keys, is_evaluated
 from fdgjax.evaluation.selection import ledger, reported
 from fdgjax.evaluation.statistics import spread
 
@@ -34,7 +34,7 @@ def summarise(
     """
     evaluated = [record for record in records if is_evaluated(record)]
     chosen = reported(evaluated, selection)
-    figures = {key: chosen[key] for key in FIGURE_KEYS if key in chosen}
+    figures = {key: chosen[key] for key in figure_keys() if key in chosen}
     own = {**facts, **figures, **dropped_updates(records)}
     return {**own, "selection": ledger(evaluated, selection), **{k: timings[k] for k in TIMINGS}}
 
@@ -56,7 +56,7 @@ def summarise_seeds(summaries: Sequence[Mapping[str, Any]], timings: Mapping[str
     so is a figure that has no value for some seeds.
     """
     first = summaries[0]
-    own = (*FIGURE_KEYS, "selection")
+    own = (*figure_keys(), "selection")
     facts = {key: value for key, value in first.items() if key not in (*own, *TIMINGS, *DROPPED, "seed")}
     dropped = {key: sum(summary.get(key, 0) for summary in summaries) for key in DROPPED}
     return {
@@ -87,7 +87,7 @@ def deviation(values: Sequence[float]) -> float | None:
 
 
 def mean_figures(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over the seeds of the figures in `FIGURE_KEYS`."""
+    """Means over the seeds of the figures in `figure_keys`."""
     return reduce_figures(seeds, lambda values: float(np.mean(values)))
 
 
@@ -104,5 +104,5 @@ def reduce_figures(
         names = list(dict.fromkeys(name for value in values for name in value))
         return {name: reduced([value[name] for value in values if name in value]) for name in names}
 
-    there = {key: [seed[key] for seed in seeds if key in seed] for key in FIGURE_KEYS}
+    there = {key: [seed[key] for seed in seeds if key in seed] for key in figure_keys()}
     return {key: reduced(values) for key, values in there.items() if values}
