@@ -171,7 +171,7 @@ def newest_of(
             continue
         for passed, why in damage.items():
             warn(f"{passed} is {why}; reading the checkpoint of round {step.name}")
-        with contextlib.closing(manage(path, read_only=True)) as manager:
+        with closed_loop_hidden(), contextlib.closing(manage(path, read_only=True)) as manager:
             return load_checkpoint(manager, int(step.name), like, selected=has_selected(step))
     refuse_all(path, damage)
     return None
@@ -195,9 +195,9 @@ def manage(path: Path, read_only: bool = False) -> "ocp.CheckpointManager":
 
 @contextlib.contextmanager
 def closed_loop_hidden() -> Iterator[None]:
-    """Hides tracebacks of writes that report to Orbax's event loop after another write's error has closed it.
+    """Hides tracebacks of writes, or reads, that report to Orbax's event loop after another one's error has closed it.
 
-    They say no more than that error, and stay hidden after it, as some writes may still be under way.
+    They say no more than that error, and stay hidden after it, as some may still be under way.
     """
     shown = sys.unraisablehook
 
