@@ -28,11 +28,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdgjax.config.command_line import joined_words, parse
+from fdgjax.config.register import REGISTERED, provenance
 from fdgjax.config.schema import Config, DataConfig
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import categories_of, of_texts
 from fdgjax.data.sources.loading import FROM_FILES, TABLE_DATA
-from fdgjax.evaluation.probability_figures import names_in
+from fdgjax.evaluation.probability_figures import computed_alone, names_in
 from fdgjax.utils.command import command, positive_number, seconds
 from fdgjax.utils.errors import UserError, check_library
 from fdgjax.utils.words import words_of
@@ -120,6 +121,7 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
 
     config, workdir = parse(words)
     table = config.data.name in TABLE_DATA
+    refuse_registered(config)
     refuse_unused(asked, words, config, table)
     classes, columns, size = classes_in(asked.classes, table), columns_in(asked.columns), config.data.image_size
     parties = config.data.clients or asked.clients
@@ -156,8 +158,9 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     # The first of both, as it finds whatever cannot be deployed.
     write_operations(operations, app, settings, next(iter(asked.host), "server.example"), asked.port)
     write_app(app, settings)
-    if names_in(config.figures):
-        print(f"config.figures={config.figures}: not computed, as nodes send counts and no sample's probabilities")
+    computed = computed_alone(config.figures, len(classes))
+    if left_out := [name for name in names_in(config.figures) if name not in computed]:
+        print(f"not computed: {', '.join(left_out)}, whose threshold is of all parties' samples at once")
     left = "" if unseen is None else f", client {unseen} unseen"
     print(f"flwr run {asked.app}: {config.method.name}, {clients} clients{left}; the server's folder is {workdir}")
     print(f"for administrators: {operations}/README.md")
@@ -166,6 +169,16 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
 
 OF_A_SIMULATION = ("target", "server", "excluded", "homogeneity", "label_skew", "domains_per_client")
 """Keys of `config.data` by which a simulation deals samples to clients, and which a deployment does not read."""
+
+
+def refuse_registered(config: Config) -> None:
+    """Raises a `UserError` for names that a file of `--with` registered: Flower's processes do not run it."""
+    for key, one in provenance(config).get(REGISTERED, {}).items():
+        if one["from"]:
+            raise UserError(
+                f"config.{key.partition('=')[0]} got '{one['name']}' of {one['from']}, which Flower's processes do not "
+                "run; expected the package's own, or yours in the fdgjax that all parties install"
+            )
 
 
 def refuse_unused(asked: argparse.Namespace, words: Sequence[str], config: Config, table: bool) -> None:

@@ -9,6 +9,7 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.deploy.evaluated_rounds import counts_like
 from fdgjax.deploy.evaluation import has_predictions, probe_leaves, unseen_shapes
 from fdgjax.deploy.leaves import Leaves, by_path, prefixed
+from fdgjax.deploy.node_figures import figures_like
 from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.server import ServerPrograms, make_server
 from fdgjax.deploy.statistics import of_party
@@ -106,7 +107,7 @@ def evaluation_of(server: ServerPrograms) -> tuple[Leaves, Leaves]:
     tables = {"source": 1}
     tables |= {"test": 1} if "test" in PROTOCOLS[terms.config.data.protocol].takes else {}
     tables |= {"target": len(next(iter(models.values())))} if models else {}
-    return own | models, counts_like(tables)
+    return own | models, counts_like(tables) | figures_like(terms, tables)
 
 
 def evaluation_left_out(server: ServerPrograms) -> tuple[Leaves, Leaves]:
@@ -117,7 +118,8 @@ def evaluation_left_out(server: ServerPrograms) -> tuple[Leaves, Leaves]:
         return {}, {}
     if has_predictions(terms):
         number = len(next(iter(models.values())))
-        return models, counts_like({"target": number, **({"adapted": number} if agreed.method.adapt else {})})
+        tables = {"target": number, **({"adapted": number} if agreed.method.adapt else {})}
+        return models, counts_like(tables) | figures_like(terms, tables)
     probe = terms.config.probe
     return models, probe_leaves(measure_probe(dict.fromkeys(probe.percents, np.zeros((1, probe.repeats)))))
 

@@ -12,6 +12,7 @@ import numpy as np
 from fdgjax.deploy.evaluation import SMALLEST, has_predictions
 from fdgjax.deploy.leaves import Leaves, by_path, checked_tree, prefixed, without_prefix
 from fdgjax.deploy.node import NEVER
+from fdgjax.deploy.node_figures import PREFIX, check_figures, figures_in
 from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
@@ -88,7 +89,9 @@ def plausible(reply: Reply, terms: Terms, models: int) -> Reply:
     is the number of models for an unseen domain."""
     try:
         if has_predictions(terms):
-            check_counts(reply.arrays, {"source": 1, "test": 1, "target": models, "adapted": models})
+            tables = {"source": 1, "test": 1, "target": models, "adapted": models}
+            check_figures(reply.arrays, terms, tables)
+            check_counts({path: leaf for path, leaf in reply.arrays.items() if not path.startswith(PREFIX)}, tables)
             groups_in(reply, terms)
         else:
             check_probes(reply.arrays)
@@ -208,7 +211,8 @@ def figures_of(replies: Mapping[int, Leaves], terms: Terms, models: int) -> dict
     }
     of_unseen = {str(party): float(np.mean(list(each.values()))) for party, each in own.items()}
     by_client = {"client_accuracy": own_accuracy, OF_UNSEEN: of_unseen}
-    return {**plain, **{name: figure for name, figure in by_client.items() if figure}}
+    of_probabilities = figures_in(replies, terms, domain_names(terms))
+    return {**plain, **{name: figure for name, figure in by_client.items() if figure}, **of_probabilities}
 
 
 def by_party(figure: Mapping[str, float], terms: Terms) -> dict[str, float]:

@@ -1,4 +1,5 @@
-"""Evaluation at the nodes: each counts correct predictions on its own held-out samples and sends the counts alone.
+"""Evaluation at the nodes: each counts correct predictions on its own held-out samples and sends the counts alone, and
+the figures of `config.figures` that it can compute by itself.
 
 Every party that trains evaluates its own model, and the model for an unseen domain, on samples that it does not train
 on; the unseen party evaluates the model for an unseen domain on all of its samples, or on its test samples.
@@ -15,11 +16,14 @@ from fdgjax.contract import Method, PyTree
 from fdgjax.data.federation import Federation, pad_rows
 from fdgjax.data.sources.domains import Domains
 from fdgjax.deploy.leaves import Leaves, by_path
+from fdgjax.deploy.node_figures import TABLES, figure_leaves
 from fdgjax.deploy.own_samples import OwnParts
 from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, as_data, federation_of, joined
 from fdgjax.engine.round import State
 from fdgjax.evaluation.evaluating import of_representations
 from fdgjax.evaluation.metrics import Metrics, figures
+from fdgjax.evaluation.probabilities import judged, probabilities_in
+from fdgjax.evaluation.probability_figures import computed_alone
 from fdgjax.evaluation.tally import Tally, compile_evaluation
 from fdgjax.experiments import evaluation_settings
 from fdgjax.methods import METHODS
@@ -27,12 +31,11 @@ from fdgjax.utils.random import any_key
 
 SMALLEST = 10
 """The smallest number of samples, or of groups, of which a node sends counts, unless its settings have another."""
-TABLES = ("source", "test", "target")
-"""The tables that a node evaluates on, by their names in `Tallies`."""
 
 
 class Counted(NamedTuple):
-    """A node's reply. arrays: counts by path, or the accuracies of linear probes by their percentage of labels.
+    """A node's reply. arrays: counts by path and figures (`fdgjax.deploy.node_figures`), or the accuracies of linear
+    probes by their percentage of labels.
     withheld: the tables of which nothing is sent, as they have some samples, but fewer than the smallest number. units:
     the number of groups, or of samples that are not grouped, of each table that was counted."""
 
@@ -84,10 +87,14 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
         validation=pad_rows([validation]), test=pad_rows([test]), target=pad_rows([target])
     )
     method, execution = as_given(agreed.method, adapts=unseen), agreed.plan.execution
+    data = as_data(samples, terms)
     if not has_predictions(terms):
         enough = units["target"] >= smallest
-        return probed(agreed, method, as_data(samples, terms), federation, target if enough else None)
-    observe = compile_evaluation(method, agreed.client.whole, evaluation_settings(config, execution), domains=1)
+        return probed(agreed, method, data, federation, target if enough else None)
+    model, further = agreed.client.whole, None
+    if computed_alone(config.figures, len(terms.class_names)):
+        further = probabilities_in(model, batch_size=config.eval_batch_size, execution=execution)
+    observe = compile_evaluation(method, model, evaluation_settings(config, execution), domains=1, further=further)
 
     def evaluate(own: PyTree, models: PyTree, round_: int) -> Counted:
         clients = own if own is not None else jax.tree.map(lambda leaf: leaf[0], models)
@@ -97,7 +104,14 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
         )
         if models is None:
             found = found._replace(target=None, adapted=None)
-        return counted(found, units | {"adapted": units["target"]}, smallest)
+        counts = counted(found._replace(further=None), units | {"adapted": units["target"]}, smallest)
+        if not further:
+            return counts
+        rows = {"source": [validation], "test": [test], "target": [target] * len(found.further.target)}
+        seen = {
+            table: judged(getattr(found.further, table), rows[table], data) for table in TABLES if table in counts.units
+        }
+        return counts._replace(arrays=counts.arrays | figure_leaves(terms, party, seen))
 
     return evaluate
 

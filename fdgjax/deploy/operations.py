@@ -82,7 +82,7 @@ def readme(service: Service, settings: ServerSettings, contents: Contents) -> st
         array_table("Down: what a client is sent, in each round and after the last", contents.down["train"]),
         array_table("Up: what a client sends, in each round", contents.up["train"]),
         array_table("Down: what a client evaluates", contents.down.get("evaluate", {})),
-        array_table("Up: counts of an evaluation", contents.up.get("evaluate", {})),
+        array_table("Up: counts and figures of an evaluation", contents.up.get("evaluate", {})),
         array_table("Down: what the unseen client evaluates", contents.down.get(LEFT_OUT, {})),
         array_table("Up: what the unseen client sends of it", contents.up.get(LEFT_OUT, {})),
         array_table("Up: what a client sends before the first round", contents.up.get("describe", {})),

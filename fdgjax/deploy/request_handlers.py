@@ -122,7 +122,8 @@ def handle_train(settings: NodeSettings, request: Request, nodes: dict[str, Prep
 
 
 def handle_evaluate(settings: NodeSettings, request: Request, nodes: dict[str, Prepared]) -> Reply:
-    """Evaluates this client's own model and those for an unseen domain; replies with counts alone, never with samples.
+    """Evaluates this client's own model and those for an unseen domain; replies with counts and figures, never with
+    samples.
 
     If the request names the round that is selected so far, the own model is kept until another one is selected.
     """

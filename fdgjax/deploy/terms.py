@@ -21,6 +21,7 @@ from fdgjax.data.protocols import PROTOCOLS, Protocol
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.privacy import check_accountant
 from fdgjax.engine.round import RoundPlan
+from fdgjax.evaluation.probability_figures import computed_alone
 from fdgjax.evaluation.selection import HELD_OUT, SELECTIONS
 from fdgjax.experiments import (
     batching_of,
@@ -182,14 +183,15 @@ def from_words(words: str, *, earlier: bool = False) -> Terms:
     )
 
 
-def check_deployable(config: Config, entry: Entry, protocol: Protocol) -> None:
+def check_deployable(terms: Terms, entry: Entry, protocol: Protocol) -> None:
     """Raises a `UserError` for what is simulated, but not deployed.
 
     Args:
-      config: the experiment's.
+      terms: with the experiment's config.
       entry: of its method.
       protocol: its protocol.
     """
+    config = terms.config
     refuse_attack(config)
     if config.privacy.unit == "client" and config.privacy.where != "server":
         raise UserError(
@@ -201,10 +203,11 @@ def check_deployable(config: Config, entry: Entry, protocol: Protocol) -> None:
             f"config.task got {config.task}, but parties exchange no sums of labels to standardise them by; expected "
             "classification: regression is simulated, not deployed"
         )
-    if ":" in config.selection:
+    rule, by_figure, figure = config.selection.partition(":")
+    if by_figure and (rule != "validation" or figure not in computed_alone(config.figures, len(terms.class_names))):
         raise UserError(
-            f"config.selection got '{config.selection}', whose figure is computed from the probabilities of single "
-            "samples, and nodes send counts alone; expected validation, validation_by_size or last"
+            f"config.selection got '{config.selection}', whose figure is computed from samples of all parties at once; "
+            "expected validation with a figure that each computes of its own, such as validation:auroc, or without"
         )
     if config.data.shots:
         raise UserError(
@@ -235,7 +238,7 @@ def agree(terms: Terms) -> Agreed:
     config = terms.config
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
-    check_deployable(config, entry, protocol)
+    check_deployable(terms, entry, protocol)
     chosen = model_config(config.model, entry)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
     nothing = as_data(no_samples(terms), terms)

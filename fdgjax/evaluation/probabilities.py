@@ -195,21 +195,33 @@ def intervals(
     """
     found: dict[str, dict[str, list[float]]] = {interval_key(name): {} for name in how.names}
     for number, (domain, models) in enumerate(domains.items()):
-        labels, groups = models[0].labels, models[0].groups
-        units = len(one_of_each(np.arange(len(labels)), groups))
-        if not how.resamples or units > SMALL or len(labels) > MANY:
-            continue
-        random = np.random.default_rng([seed, Purpose.BOOTSTRAP, number])
-        drawn: Resamples | None
-        if groups is None:
-            drawn = Resamples(resamples_of(labels, how.resamples, random))
-        else:
-            drawn = resamples_of_groups(labels, groups, how.resamples, random)
-        for name in how.names:
-            sure = interval(FIGURES[name], threshold, models, drawn)
-            if sure is not None:
-                found[interval_key(name)][domain] = list(sure)
+        for name, sure in intervals_on(how, threshold, models, seed, number).items():
+            found[interval_key(name)][domain] = sure
     return found
+
+
+def intervals_on(
+    how: Figuring, threshold: float | None, models: Sequence[Judged], seed: int, number: int
+) -> dict[str, list[float]]:
+    """The interval of each figure on one domain, by the figure's name; see `intervals`.
+
+    Args:
+      how, threshold: as of `measure_probabilities`.
+      models: the domain's samples, the same for each model.
+      seed, number: of the resamples: the run's, and the domain's.
+    """
+    labels, groups = models[0].labels, models[0].groups
+    units = len(one_of_each(np.arange(len(labels)), groups))
+    if not how.resamples or units > SMALL or len(labels) > MANY:
+        return {}
+    random = np.random.default_rng([seed, Purpose.BOOTSTRAP, number])
+    drawn: Resamples | None
+    if groups is None:
+        drawn = Resamples(resamples_of(labels, how.resamples, random))
+    else:
+        drawn = resamples_of_groups(labels, groups, how.resamples, random)
+    each = {name: interval(FIGURES[name], threshold, models, drawn) for name in how.names}
+    return {name: list(sure) for name, sure in each.items() if sure is not None}
 
 
 def interval(

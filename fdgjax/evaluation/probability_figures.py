@@ -221,6 +221,14 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words_of(text)))
 
 
+def computed_alone(text: str, classes: int) -> tuple[str, ...]:
+    """Of the figures in comma-separated words, those that one party can compute of its own samples: of two classes none
+    at a threshold, which is of all parties' samples."""
+    return tuple(
+        name for name in names_in(text) if not (FIGURES[name].binary or (FIGURES[name].thresholded and classes == 2))
+    )
+
+
 def figure_in(key: str) -> str:
     """The figure of probabilities whose key in a record this is, `''` for none; nested keys by dots."""
     return next((name for name in FIGURES for scope in SCOPES if key.partition(".")[0] == f"{scope}_{name}"), "")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import json
 import re
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def test_three_hospitals_with_tables_train_over_flower_as_in_the_simulation(
     config = make_config("fedavg", "table")
     config.data.update({"dir": str(write_hospitals(tmp_path_factory.mktemp("tables"))), "label": "sick"})
     config.data.update({"protocol": "every_domain", "validation": 0.1, "test": 0.1})
-    config.update({"rounds": 2, "batch_size": 6, "devices": 1, "figures": ""})
+    config.update({"rounds": 2, "batch_size": 6, "devices": 1})
     trial, said = make_trial(read_config(config)), list[str]()
     deploy(trial, tmp_path, Secured(tmp_path / "keys", authentication=True), said.append)
     terms = agreed_terms(tmp_path)
@@ -152,3 +153,6 @@ def test_three_hospitals_with_tables_train_over_flower_as_in_the_simulation(
     found = compare(trial._replace(terms=terms), tmp_path)
     assert len(said) == 2
     assert max(found.server, found.rows) <= 1e-5 * found.largest
+    summary = json.loads((tmp_path / "server" / "summary.json").read_text())
+    assert set(summary["client_auroc"]) <= {"0", "1", "2"}
+    assert summary["id_auroc"] == pytest.approx(np.mean(list(summary["client_auroc"].values())))

@@ -25,7 +25,6 @@ from fdgjax.deploy.own_samples import OwnPlaces
 from fdgjax.deploy.server import DeployedState, ServerPrograms, make_server
 from fdgjax.deploy.terms import OwnSamples, Terms, agree, from_words
 from fdgjax.engine import State
-from fdgjax.evaluation.evaluating import evaluate
 from fdgjax.evaluation.metrics import figures
 from fdgjax.experiments import Experiment, build
 from fdgjax.run.compilation import first_state
@@ -138,7 +137,10 @@ def simulated_figures(trial: Trial) -> list[dict[str, Any]]:
     for number in range(1, config.rounds + 1):
         state, _ = experiment.round(state, experiment.train)
         if number % config.eval_every == 0 or number == config.rounds:
-            found.append(figures(evaluate(experiment.evaluation, state, experiment.federation)[0]))
+            observed = experiment.evaluation.observe(state, experiment.federation)
+            found.append(figures(experiment.evaluation.measure(observed)[0]))
+            if experiment.evaluation.further:
+                found[-1] |= experiment.evaluation.further(observed)[0]
     return found
 
 

@@ -1,0 +1,121 @@
+"""Figures of `config.figures` in a deployment: each node computes them of its own samples and sends the numbers alone.
+
+They are a simulation's, but for what needs the probabilities of several parties' samples at once, and is left out: a
+figure of all samples pooled (`id_all`, `all`), and of two classes those at a threshold, as this is of all clients'
+validation samples pooled.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdgjax.deploy.leaves import Leaves
+from fdgjax.deploy.terms import Terms
+from fdgjax.evaluation.probabilities import Figuring, Judged, intervals_on
+from fdgjax.evaluation.probability_figures import FIGURES, computed_alone, figure_of, interval_key, present
+from fdgjax.utils.errors import UserError
+
+PREFIX, INTERVAL = "figures/", "/interval"
+"""What the paths of figures begin with, and what those of their intervals end with."""
+TABLES = ("source", "test", "target")
+"""The tables of which there are figures, by their names in `Tallies`."""
+
+
+def figures_like(terms: Terms, tables: Mapping[str, int]) -> Leaves:
+    """The figures in a reply, by path; the tables' numbers of models by their names in `Tallies`.
+
+    `figures/NAME/TABLE` is float64 `[models]`, NaN where a figure has no value; `figures/NAME/TABLE/interval` float64
+    `[2]`, of the mean over models, NaN where it has none.
+    """
+    found = {}
+    for name in computed_alone(terms.config.figures, len(terms.class_names)):
+        for table in (table for table in TABLES if table in tables):
+            found[path_of(name, table)] = np.zeros(tables[table])
+            found[path_of(name, table) + INTERVAL] = np.zeros(2)
+    return found
+
+
+def path_of(name: str, table: str) -> str:
+    """The path of a figure's values."""
+    return f"{PREFIX}{name}/{table}"
+
+
+def figure_leaves(terms: Terms, party: int, tables: Mapping[str, Sequence[Judged]]) -> Leaves:
+    """A node's figures, as `figures_like` has them.
+
+    Args:
+      terms: name the figures. party: the node's number.
+      tables: of each table the samples as its models see them.
+    """
+    config, found = terms.config, Leaves()
+    names = computed_alone(config.figures, len(terms.class_names))
+    how = Figuring(names, resamples=config.figures_resamples)
+    for table, models in tables.items():
+        sure = intervals_on(how, None, models, config.seed, party)
+        for name in names:
+            values = [figure_of(FIGURES[name], one.labels, one.probabilities, None) for one in models]
+            found[path_of(name, table)] = np.array([np.nan if value is None else value for value in values])
+            found[path_of(name, table) + INTERVAL] = np.array(sure.get(name, [np.nan, np.nan]))
+    return found
+
+
+def check_figures(arrays: Leaves, terms: Terms, tables: Mapping[str, int]) -> None:
+    """Raises a `UserError` for figures that are not those of `figures_like`, or infinite."""
+    like = figures_like(terms, tables)
+    for path, value in arrays.items():
+        if not path.startswith(PREFIX):
+            continue
+        wanted = like.get(path)
+        fits = wanted is not None and wanted.shape == value.shape and value.dtype == wanted.dtype
+        if not fits or np.isinf(value).any():
+            raise UserError(
+                f"its evaluation has '{path}', {value.dtype} {list(value.shape)}; expected finite figures of "
+                f"{', '.join(tables)} by config.figures; install the server's version of fdgjax at the node"
+            )
+
+
+def figures_in(replies: Mapping[int, Leaves], terms: Terms, domain_names: Sequence[str]) -> dict[str, Any]:
+    """The figures of a round by their keys in a record, from those that the parties sent.
+
+    Args:
+      replies: arrays by party. terms: of the federation. domain_names: of the parties.
+    """
+    found: dict[str, Any] = {}
+    for name in computed_alone(terms.config.figures, len(terms.class_names)):
+        source, test = (values_of(replies, terms.trained, name, table) for table in ("source", "test"))
+        clients, table = (test, "test") if test else (source, "source")
+        unseen = values_of(replies, [] if terms.unseen is None else [terms.unseen], name, "target")
+        tables = {**dict.fromkeys(clients, table), **dict.fromkeys(unseen, "target")}
+        per_domain = {domain_names[party]: value for party, value in sorted((clients | unseen).items())}
+        values = {
+            "id": mean_of(source.values()),
+            "ood": mean_of(unseen.values()),
+            "avg": mean_of(test.values()),
+            "per_domain": per_domain,
+            "worst_domain": (min if FIGURES[name].larger else max)(per_domain.values(), default=None),
+            "client": {str(party): value for party, value in clients.items()},
+        }
+        found |= {f"{scope}_{name}": value for scope, value in values.items()}
+        found[interval_key(name)] = present(
+            {domain_names[party]: interval_of(replies[party], name, tables[party]) for party in sorted(tables)}
+        )
+    return present(found)
+
+
+def values_of(replies: Mapping[int, Leaves], parties: Iterable[int], name: str, table: str) -> dict[int, float]:
+    """Each party's figure, the mean over its models, of those that sent one with a value."""
+    each = {party: mean_of(replies.get(party, {}).get(path_of(name, table), [])) for party in parties}
+    return {party: value for party, value in each.items() if value is not None}
+
+
+def interval_of(arrays: Leaves, name: str, table: str) -> list[float] | None:
+    """A party's interval of a figure; None where it has none."""
+    ends = [float(end) for end in arrays.get(path_of(name, table) + INTERVAL, [np.nan])]
+    return None if np.isnan(ends).any() else ends
+
+
+def mean_of(values: Iterable[float]) -> float | None:
+    """The mean of those that are not NaN; None for none."""
+    there = [value for value in values if not np.isnan(value)]
+    return float(np.mean(there)) if there else None

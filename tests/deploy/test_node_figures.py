@@ -1,0 +1,103 @@
+"""Figures of probabilities in a deployment: which there are, what a record has of them, and what is refused."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fdgjax
+from fdgjax.cli.flower import main as flower
+from fdgjax.config import make_config, read_config
+from fdgjax.deploy.evaluated_rounds import plausible
+from fdgjax.deploy.leaves import Leaves
+from fdgjax.deploy.node_figures import figure_leaves, figures_in, figures_like
+from fdgjax.deploy.terms import Terms
+from fdgjax.deploy.wire import Reply
+from fdgjax.evaluation.probabilities import Judged
+from fdgjax.evaluation.probability_figures import computed_alone
+from tests.deploy.faulty import one_line
+from tests.runs import perceptron
+
+__all__ = ["perceptron"]
+ALL = "auroc,average_precision,f1,balanced_accuracy,quadratic_kappa,mcc,log_loss,brier"
+
+
+def terms_of(figures: str, classes: int = 2, unseen: int | None = 2) -> Terms:
+    config = make_config("fedavg")
+    config.model.name, config.figures = "perceptron", figures
+    return Terms(read_config(config), tuple("abcde"[:classes]), (8, 8, 1), 2, unseen=unseen)
+
+
+def seen(*probabilities: float) -> Judged:
+    """Samples of alternating classes, the first negative, with their probabilities of the positive one."""
+    p, labels = np.array(probabilities), np.arange(len(probabilities)) % 2
+    return Judged(labels, np.zeros_like(labels), np.stack([1 - p, p], axis=1))
+
+
+def test_of_two_classes_none_needs_the_threshold_of_all_parties() -> None:
+    assert computed_alone(ALL, 2) == ("auroc", "average_precision", "log_loss", "brier")
+    assert computed_alone(ALL, 3) == tuple(ALL.split(","))
+
+
+def test_a_records_figures_are_means_over_clients_and_models_that_have_a_value(perceptron: None) -> None:
+    """Of test samples where any party has some; of one party without positive samples there is none."""
+    terms, names = terms_of("auroc,f1"), ["north", "south", "west"]
+    good, fair, bad, none = seen(0.1, 0.9), seen(0.1, 0.9, 0.8, 0.3), seen(0.9, 0.1), seen(0.5)
+    replies = {
+        0: figure_leaves(terms, 0, {"source": [good], "target": [good, good]}),
+        1: figure_leaves(terms, 1, {"source": [none], "target": [none, none]}),
+        2: figure_leaves(terms, 2, {"target": [good, bad]}),
+    }
+    found = figures_in(replies, terms, names)
+    assert found["id_auroc"] == 1
+    assert found["ood_auroc"] == found["worst_domain_auroc"] == 0.5
+    assert found["per_domain_auroc"] == {"north": 1, "west": 0.5}
+    assert found["client_auroc"] == {"0": 1}
+    assert not [key for key in found if key.startswith(("avg_", "all_", "id_all_")) or key.endswith("f1")]
+    replies[0] |= figure_leaves(terms, 0, {"test": [fair]})
+    tested = figures_in(replies, terms, names)
+    assert tested["avg_auroc"] == tested["per_domain_auroc"]["north"] == 0.75
+    assert tested["id_auroc"] == 1
+    assert figures_in({0: {}, 1: {}, 2: {}}, terms, names) == {}
+
+
+def test_without_a_party_left_out_there_is_none_of_the_unseen_domain(perceptron: None) -> None:
+    terms = terms_of("log_loss", unseen=None)
+    sent = figure_leaves(terms, 0, {"source": [seen(0.1, 0.9)], "target": [seen(0.1, 0.9)]})
+    found = figures_in({0: sent, 1: {}}, terms, ["north", "south"])
+    assert found["id_log_loss"] == pytest.approx(-math.log(0.9))
+    assert "ood_log_loss" not in found
+
+
+def test_figures_that_no_node_of_ours_would_send_are_an_error(perceptron: None) -> None:
+    terms = terms_of("auroc")
+    right: Leaves = figures_like(terms, {"source": 1, "target": 2})
+    assert set(right) == {f"figures/auroc/{table}{end}" for table in ("source", "target") for end in ("", "/interval")}
+
+    def judged(**changes: Any) -> Reply:
+        return plausible(Reply(1, right | {f"figures/{path}": leaf for path, leaf in changes.items()}, {}), terms, 2)
+
+    assert not judged().error
+    assert not judged(**{"auroc/source": np.array([np.nan])}).error
+    for path, value in (
+        ("auroc/source", np.array([np.inf])),
+        ("auroc/source", np.zeros(3)),
+        ("auroc/source", np.zeros(1, np.float32)),
+        ("auroc/source", np.array(["x"])),
+        ("auroc/adapted", np.zeros(1)),
+        ("f1/source", np.zeros(1)),
+    ):
+        one_line(judged(**{path: value}), f"'figures/{path}'", "by config.figures")
+
+
+def test_the_command_names_the_figures_that_are_left_out(
+    perceptron: None, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--config=fedavg:folder", "--config.model.name=perceptron", "--config.data.image_size=8", "--classes=a,b"]
+    asked += [f"--app={tmp_path / 'app'}", f"--workdir={tmp_path / 'run'}", "--config.data.clients=2"]
+    fdgjax.register_figure("mine", lambda labels, probabilities, threshold: 0.5)
+    assert flower(["fdgjax flower", *asked, "--config.figures=auroc,mine"]) == 2
+    assert "config.figures got 'mine' of " in capsys.readouterr().err
+    assert flower(["fdgjax flower", *asked, "--config.figures=auroc,f1,mcc"]) == 0
+    assert "not computed: f1, mcc, whose threshold" in capsys.readouterr().out
