@@ -33,7 +33,7 @@ from fdgjax.config.schema import Config, DataConfig
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import categories_of, of_texts
 from fdgjax.data.sources.loading import FROM_FILES, TABLE_DATA
-from fdgjax.evaluation.probability_figures import computed_alone, names_in
+from fdgjax.evaluation.probability_figures import names_in
 from fdgjax.utils.command import command, positive_number, seconds
 from fdgjax.utils.errors import UserError, check_library
 from fdgjax.utils.words import words_of
@@ -158,9 +158,9 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     # The first of both, as it finds whatever cannot be deployed.
     write_operations(operations, app, settings, next(iter(asked.host), "server.example"), asked.port)
     write_app(app, settings)
-    computed = computed_alone(config.figures, len(classes))
-    if left_out := [name for name in names_in(config.figures) if name not in computed]:
-        print(f"not computed: {', '.join(left_out)}, whose threshold is of all parties' samples at once")
+    if left_out := [name for name in names_in(config.figures) if name not in terms.figures]:
+        why = "whose threshold is of all parties' samples at once unless config.figures_threshold gives it"
+        print(f"not computed: {', '.join(left_out)}, {why}")
     left = "" if unseen is None else f", client {unseen} unseen"
     print(f"flwr run {asked.app}: {config.method.name}, {clients} clients{left}; the server's folder is {workdir}")
     print(f"for administrators: {operations}/README.md")

@@ -106,7 +106,7 @@ def readers(config: Config) -> list[Readers]:
         Readers(["data.domains_per_client"], "data.homogeneity", data.homogeneity < 0, ["-1"]),
         Readers(["adaptation.scope", "adaptation.batch_size"], "adaptation.kind", adaptation != "none"),
         Readers(guessing, "data.protocol", data.protocol in unlabelled, unlabelled),
-        Readers(["figures_resamples"], "figures", bool(names_in(config.figures))),
+        Readers(["figures_resamples", "figures_threshold"], "figures", bool(names_in(config.figures))),
         *(
             Readers([f"{other.partition('.')[0]}.{key}"], other, value in names, names)
             for other, value, entries in chosen
@@ -157,7 +157,8 @@ def check_unused(config: Config) -> None:
 
 
 def check_figures(config: Config) -> None:
-    """Raises a `UserError` for a selection by a figure that is not computed, or for a sensitivity without figures."""
+    """Raises a `UserError` for a selection by a figure that is not computed, or a sensitivity without figures or with a
+    threshold."""
     rule, _, figure = config.selection.partition(":")
     if figure and figure not in names_in(config.figures):
         raise UserError(
@@ -168,6 +169,11 @@ def check_figures(config: Config) -> None:
         raise UserError(
             f"config.figures_sensitivity got {config.figures_sensitivity}, but config.figures is empty, so that there "
             "is no threshold; expected 0, or config.figures=sensitivity,specificity"
+        )
+    if config.figures_sensitivity and config.figures_threshold:
+        raise UserError(
+            f"config.figures_sensitivity got {config.figures_sensitivity} and config.figures_threshold "
+            f"{config.figures_threshold}; expected one of them to be 0, as either gives the threshold"
         )
 
 

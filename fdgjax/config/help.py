@@ -45,7 +45,8 @@ GROUPS: Mapping[str, Group] = {
     "evaluation": Group(
         "what is measured when, and which round is the result",
         (
-            *("eval_every", "eval_batch_size", "figures", "figures_sensitivity", "figures_resamples"),
+            *("eval_every", "eval_batch_size", "figures", "figures_threshold"),
+            *("figures_sensitivity", "figures_resamples"),
             *("selection", "client_model", "adaptation", "probe"),
         ),
     ),

@@ -230,8 +230,9 @@ class Config:
       an evaluation.
     figures: further figures of the models' class probabilities, comma-separated: per client, per domain, on the worst
       and on the unseen domain, see docs/protocols.md; empty for none. Each evaluation then takes about twice as long.
-    figures_sensitivity: with two classes, the sensitivity that the threshold of `figures` shall have on the clients'
-      validation data; 0 for the threshold that maximises sensitivity + specificity there (Youden's index).
+    figures_threshold: with two classes, the probability from which `figures` decide for the second one; 0 to take it
+      from the clients' validation data. figures_sensitivity: the sensitivity that it shall have there; 0 for the one
+      that maximises sensitivity + specificity (Youden's index).
     figures_resamples: bootstrap resamples for the intervals of `figures` on domains of up to 1,000 samples (or groups);
       0 for no intervals.
     checkpoint_every: rounds between checkpoints; the last round always has one.
@@ -268,6 +269,7 @@ class Config:
     eval_every: int = key(5, least=1)
     eval_batch_size: int = key(256, least=1, most=10**7)
     figures: str = key("", names=FIGURES, several=True)
+    figures_threshold: float = key(0.0, between=(0, 1), also=(0.0,), words="a number between 0 and 1, or 0")
     figures_sensitivity: float = key(0.0, least=0, most=1)
     figures_resamples: int = key(1000, least=0, most=10_000)
     checkpoint_every: int = key(20, least=1)
@@ -309,7 +311,7 @@ def to_plain(config: Config) -> dict[str, Any]:
 INCIDENTAL = frozenset(
     {
         *("seed", "seeds", "seed_axis", "client_axis", "chunk", "unroll", "devices"),
-        *("eval_batch_size", "checkpoint_every", "figures", "figures_resamples"),
+        *("eval_batch_size", "checkpoint_every", "figures", "figures_threshold", "figures_resamples"),
         *("writers", "data.dir", "data.cache_dir"),
     }
 )

@@ -23,7 +23,6 @@ from fdgjax.engine.round import State
 from fdgjax.evaluation.evaluating import of_representations
 from fdgjax.evaluation.metrics import Metrics, figures
 from fdgjax.evaluation.probabilities import judged, probabilities_in
-from fdgjax.evaluation.probability_figures import computed_alone
 from fdgjax.evaluation.tally import Tally, compile_evaluation
 from fdgjax.experiments import evaluation_settings
 from fdgjax.methods import METHODS
@@ -92,7 +91,7 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
         enough = units["target"] >= smallest
         return probed(agreed, method, data, federation, target if enough else None)
     model, further = agreed.client.whole, None
-    if computed_alone(config.figures, len(terms.class_names)):
+    if terms.figures:
         further = probabilities_in(model, batch_size=config.eval_batch_size, execution=execution)
     observe = compile_evaluation(method, model, evaluation_settings(config, execution), domains=1, further=further)
 

@@ -1,8 +1,8 @@
 """Figures of `config.figures` in a deployment: each node computes them of its own samples and sends the numbers alone.
 
 They are a simulation's, but for what needs the probabilities of several parties' samples at once, and is left out: a
-figure of all samples pooled (`id_all`, `all`), and of two classes those at a threshold, as this is of all clients'
-validation samples pooled.
+figure of all samples pooled (`id_all`, `all`), and of two classes those at a threshold, which is of all clients'
+validation samples pooled unless `config.figures_threshold` gives it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ import numpy as np
 
 from fdgjax.deploy.leaves import Leaves
 from fdgjax.deploy.terms import Terms
-from fdgjax.evaluation.probabilities import Figuring, Judged, intervals_on
-from fdgjax.evaluation.probability_figures import FIGURES, computed_alone, figure_of, interval_key, present
+from fdgjax.evaluation.probabilities import Figuring, Judged, given_threshold, intervals_on
+from fdgjax.evaluation.probability_figures import FIGURES, THRESHOLD, figure_of, interval_key, present
 from fdgjax.utils.errors import UserError
 
 PREFIX, INTERVAL = "figures/", "/interval"
@@ -29,7 +29,7 @@ def figures_like(terms: Terms, tables: Mapping[str, int]) -> Leaves:
     `[2]`, of the mean over models, NaN where it has none.
     """
     found = {}
-    for name in computed_alone(terms.config.figures, len(terms.class_names)):
+    for name in terms.figures:
         for table in (table for table in TABLES if table in tables):
             found[path_of(name, table)] = np.zeros(tables[table])
             found[path_of(name, table) + INTERVAL] = np.zeros(2)
@@ -49,12 +49,11 @@ def figure_leaves(terms: Terms, party: int, tables: Mapping[str, Sequence[Judged
       tables: of each table the samples as its models see them.
     """
     config, found = terms.config, Leaves()
-    names = computed_alone(config.figures, len(terms.class_names))
-    how = Figuring(names, resamples=config.figures_resamples)
+    how, threshold = Figuring(terms.figures, resamples=config.figures_resamples), threshold_of(terms)
     for table, models in tables.items():
-        sure = intervals_on(how, None, models, config.seed, party)
-        for name in names:
-            values = [figure_of(FIGURES[name], one.labels, one.probabilities, None) for one in models]
+        sure = intervals_on(how, threshold, models, config.seed, party)
+        for name in terms.figures:
+            values = [figure_of(FIGURES[name], one.labels, one.probabilities, threshold) for one in models]
             found[path_of(name, table)] = np.array([np.nan if value is None else value for value in values])
             found[path_of(name, table) + INTERVAL] = np.array(sure.get(name, [np.nan, np.nan]))
     return found
@@ -82,7 +81,7 @@ def figures_in(replies: Mapping[int, Leaves], terms: Terms, domain_names: Sequen
       replies: arrays by party. terms: of the federation. domain_names: of the parties.
     """
     found: dict[str, Any] = {}
-    for name in computed_alone(terms.config.figures, len(terms.class_names)):
+    for name in terms.figures:
         source, test = (values_of(replies, terms.trained, name, table) for table in ("source", "test"))
         clients, table = (test, "test") if test else (source, "source")
         unseen = values_of(replies, [] if terms.unseen is None else [terms.unseen], name, "target")
@@ -100,7 +99,12 @@ def figures_in(replies: Mapping[int, Leaves], terms: Terms, domain_names: Sequen
         found[interval_key(name)] = present(
             {domain_names[party]: interval_of(replies[party], name, tables[party]) for party in sorted(tables)}
         )
-    return present(found)
+    return present(found | {THRESHOLD: threshold_of(terms)}) if found else {}
+
+
+def threshold_of(terms: Terms) -> float | None:
+    """The threshold of two classes that the config gives; None without."""
+    return given_threshold(terms.config.figures_threshold, len(terms.class_names))
 
 
 def values_of(replies: Mapping[int, Leaves], parties: Iterable[int], name: str, table: str) -> dict[int, float]:

@@ -76,6 +76,11 @@ class Terms(NamedTuple):
         return tuple(party for party in range(self.parties) if party != self.unseen)
 
     @property
+    def figures(self) -> tuple[str, ...]:
+        """The figures of `config.figures` that a party computes of its own samples."""
+        return computed_alone(self.config.figures, len(self.class_names), self.config.figures_threshold)
+
+    @property
     def used_encoding(self) -> Encoding | None:
         """How stored values become inputs: a table's columns as they are, where nothing else was agreed on."""
         return self.encoding or (unstandardised(layout_of(self.columns)) if self.columns else None)
@@ -204,7 +209,7 @@ def check_deployable(terms: Terms, entry: Entry, protocol: Protocol) -> None:
             "classification: regression is simulated, not deployed"
         )
     rule, by_figure, figure = config.selection.partition(":")
-    if by_figure and (rule != "validation" or figure not in computed_alone(config.figures, len(terms.class_names))):
+    if by_figure and (rule != "validation" or figure not in terms.figures):
         raise UserError(
             f"config.selection got '{config.selection}', whose figure is computed from samples of all parties at once; "
             "expected validation with a figure that each computes of its own, such as validation:auroc, or without"

@@ -40,12 +40,14 @@ CURVE_BINS = 10
 class Figuring(NamedTuple):
     """names: the entries of `FIGURES` to compute. sensitivity: that the threshold shall give, 0 for Youden's index.
     resamples: of an interval, 0 for no intervals. decides: whether clients have labels, by which a threshold is fixed.
+    threshold: a given one; 0 for none.
     """
 
     names: tuple[str, ...]
     sensitivity: float = 0.0
     resamples: int = 1000
     decides: bool = True
+    threshold: float = 0.0
 
 
 class Probabilities(NamedTuple):
@@ -125,8 +127,9 @@ def measure_probabilities(
     """The figures by their keys in a record (`fdgjax.evaluation.probability_figures.recorded_keys`), those without a
     value left out.
 
-    With two classes one threshold serves all figures of a round: that of all clients' validation samples pooled, each
-    with the probability that its client's own model gives it. No sample of the unseen domain has a part in it.
+    With two classes one threshold serves all figures of a round: a given one, or that of all clients' validation
+    samples pooled, each with the probability that its client's own model gives it. No sample of the unseen domain has a
+    part in it.
 
     Args:
       how: what to compute.
@@ -139,8 +142,9 @@ def measure_probabilities(
     target = judged(found.target, [part.target] * len(found.target), data)
     shown = test if any(len(one.labels) for one in test) else source
     domains = by_domain(shown, target, data.domain_names)
-    decides = how.decides and len(data.class_names) == 2
-    threshold = decision_threshold(*pooled(source)[::2], how.sensitivity) if decides else None
+    threshold = given_threshold(how.threshold, len(data.class_names))
+    if threshold is None and how.decides and len(data.class_names) == 2:
+        threshold = decision_threshold(*pooled(source)[::2], how.sensitivity)
     record: dict[str, Any] = {
         THRESHOLD: threshold,
         CURVES: present({name: curve(pooled(of)) for name, of in domains.items()}),
@@ -162,6 +166,11 @@ def measure_probabilities(
         }
         record |= {f"{scope}_{name}": value for scope, value in values.items()}
     return present(record | intervals(how, threshold, domains, seed))
+
+
+def given_threshold(threshold: float, classes: int) -> float | None:
+    """The threshold of two classes that a config gives; None without."""
+    return threshold if threshold and classes == 2 else None
 
 
 def by_domain(shown: Sequence[Judged], target: Sequence[Judged], names: Sequence[str]) -> dict[str, list[Judged]]:

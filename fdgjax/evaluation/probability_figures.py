@@ -221,12 +221,15 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words_of(text)))
 
 
-def computed_alone(text: str, classes: int) -> tuple[str, ...]:
+def computed_alone(text: str, classes: int, threshold: float = 0) -> tuple[str, ...]:
     """Of the figures in comma-separated words, those that one party can compute of its own samples: of two classes none
-    at a threshold, which is of all parties' samples."""
-    return tuple(
-        name for name in names_in(text) if not (FIGURES[name].binary or (FIGURES[name].thresholded and classes == 2))
-    )
+    at a threshold that is not given, as it is then of all parties' samples."""
+    given = classes != 2 or threshold > 0
+
+    def alone(figure: Figure) -> bool:
+        return (given or not figure.thresholded) and (classes == 2 or not figure.binary)
+
+    return tuple(name for name in names_in(text) if alone(FIGURES[name]))
 
 
 def figure_in(key: str) -> str:

@@ -47,6 +47,7 @@ def make_evaluation(draft: Draft, method: Method | BatchedHyper) -> Evaluation:
         config.figures_sensitivity,
         config.figures_resamples,
         decides=not draft.protocol.labelled_server,
+        threshold=config.figures_threshold,
     )
     return of_predictions(
         method,
@@ -80,10 +81,11 @@ def check_figured(config: Config, data: Domains, parts: Sequence[Partition]) -> 
                 f"config.figures got '{name}', which needs two classes, but {config.data.name} has {classes}; expected "
                 f"any of {', '.join(key for key, figure in FIGURES.items() if not figure.binary)}"
             )
-        if FIGURES[name].thresholded and classes == 2 and PROTOCOLS[config.data.protocol].labelled_server:
+        unlabelled = PROTOCOLS[config.data.protocol].labelled_server
+        if FIGURES[name].thresholded and classes == 2 and unlabelled and not config.figures_threshold:
             raise UserError(
                 f"config.figures got '{name}', whose threshold is fixed by clients' labels, which they do not have in "
-                f"the protocol '{config.data.protocol}'; expected any of "
+                f"the protocol '{config.data.protocol}'; expected config.figures_threshold, or any of "
                 f"{', '.join(key for key, figure in FIGURES.items() if not figure.thresholded)}"
             )
     rule, _, name = config.selection.partition(":")

@@ -181,8 +181,8 @@ def figures_of(record: Mapping[str, Any]) -> str:
     rows = {f"{short} (`{key}`)": record[key] for key, short in short_names().items() if key in record}
     further = {f"worst_domain_{name}": f"worst domain {figure.title}" for name, figure in FIGURES.items()}
     further[THRESHOLD] = (
-        "threshold of the second class, by the clients' validation data, at which F1, balanced accuracy, sensitivity "
-        "and specificity are; `fdgjax predict` writes the most probable class"
+        "threshold of the second class, by config.figures_threshold or the clients' validation data, at which F1, "
+        "balanced accuracy, sensitivity and specificity are; `fdgjax predict` writes the most probable class"
     )
     rows |= {f"{title} (`{key}`)": record[key] for key, title in further.items() if key in record}
     rows |= {f"on `{name}`": value for name, value in record.get("per_domain_accuracy", {}).items()}

@@ -132,7 +132,7 @@ class Console:
             return
         self.by_domain(titles, summary, std)
         if "decision_threshold" in summary:
-            self.say(f"threshold of the clients' validation data: {summary['decision_threshold']:.3f}")
+            self.say(f"decision threshold: {summary['decision_threshold']:.3f}")
 
     def of_numbers(self, summary: Mapping[str, Any], std: Mapping[str, Any]) -> None:
         """Prints the figures of predicted numbers, in the label's unit."""

@@ -16,6 +16,7 @@ from fdgjax.deploy.terms import Terms
 from fdgjax.deploy.wire import Reply
 from fdgjax.evaluation.probabilities import Judged
 from fdgjax.evaluation.probability_figures import computed_alone
+from fdgjax.evaluation.statistics import wilson
 from tests.deploy.faulty import one_line
 from tests.runs import perceptron
 
@@ -23,9 +24,10 @@ __all__ = ["perceptron"]
 ALL = "auroc,average_precision,f1,balanced_accuracy,quadratic_kappa,mcc,log_loss,brier"
 
 
-def terms_of(figures: str, classes: int = 2, unseen: int | None = 2) -> Terms:
+def terms_of(figures: str, classes: int = 2, unseen: int | None = 2, **changes: Any) -> Terms:
     config = make_config("fedavg")
-    config.model.name, config.figures = "perceptron", figures
+    config.model.name = "perceptron"
+    config.update({"figures": figures, **changes})
     return Terms(read_config(config), tuple("abcde"[:classes]), (8, 8, 1), 2, unseen=unseen)
 
 
@@ -37,7 +39,8 @@ def seen(*probabilities: float) -> Judged:
 
 def test_of_two_classes_none_needs_the_threshold_of_all_parties() -> None:
     assert computed_alone(ALL, 2) == ("auroc", "average_precision", "log_loss", "brier")
-    assert computed_alone(ALL, 3) == tuple(ALL.split(","))
+    assert computed_alone(ALL, 2, 0.4) == computed_alone(ALL, 3) == tuple(ALL.split(","))
+    assert computed_alone("sensitivity,brier", 3, 0.4) == ("brier",)
 
 
 def test_a_records_figures_are_means_over_clients_and_models_that_have_a_value(perceptron: None) -> None:
@@ -60,6 +63,15 @@ def test_a_records_figures_are_means_over_clients_and_models_that_have_a_value(p
     assert tested["avg_auroc"] == tested["per_domain_auroc"]["north"] == 0.75
     assert tested["id_auroc"] == 1
     assert figures_in({0: {}, 1: {}, 2: {}}, terms, names) == {}
+
+
+def test_a_given_threshold_is_everybodys(perceptron: None) -> None:
+    terms = terms_of("sensitivity,f1", figures_threshold=0.4)
+    sent = figure_leaves(terms, 0, {"source": [seen(0.1, 0.45, 0.3, 0.2)]})
+    found = figures_in({0: sent, 1: {}}, terms, ["north", "south", "west"])
+    assert (found["id_sensitivity"], found["decision_threshold"]) == (0.5, 0.4)
+    assert found["id_f1"] == pytest.approx(2 / 3)
+    assert found["per_domain_sensitivity_interval"]["north"] == pytest.approx(wilson(1, 2))
 
 
 def test_without_a_party_left_out_there_is_none_of_the_unseen_domain(perceptron: None) -> None:

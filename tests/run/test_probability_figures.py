@@ -16,6 +16,7 @@ from sklearn.metrics import (
     confusion_matrix,
     f1_score,
     log_loss,
+    recall_score,
     roc_auc_score,
     roc_curve,
 )
@@ -115,6 +116,20 @@ def test_the_threshold_is_of_the_clients_validation_samples(trained: tuple[Path,
     assert summary["id_all_auroc"] == pytest.approx(roc_auc_score(result.data.labels[rows], p), abs=1e-6)
 
 
+@pytest.mark.slow
+def test_a_given_threshold_decides(perceptron: None) -> None:
+    result = fdgjax.experiment(
+        "fedavg", data=two_classes(), model="perceptron", rounds=1, target="north", figures="sensitivity,f1",
+        figures_threshold=0.45, figures_resamples=0, writers="",
+    ).train()  # fmt: skip
+    rows = np.flatnonzero(result.data.domains == NAMES.index("north"))
+    positive = result.predict_proba(result.data.inputs[rows])[:, 1] >= 0.45
+    labels = result.data.labels[rows]
+    assert result.summary["decision_threshold"] == 0.45
+    assert result.summary["ood_sensitivity"] == pytest.approx(recall_score(labels, positive))
+    assert result.summary["ood_f1"] == pytest.approx(f1_score(labels, positive))
+
+
 def test_evaluate_gives_the_same_figures(
     trained: tuple[Path, dict[str, Any]], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,6 +210,8 @@ def test_a_stopped_run_resumes_exactly_with_its_figures_and_selection(
         ({"figures": "sensitivity"}, "needs two classes, but rotated_digits has 10; expected any of auroc"),
         ({"selection": "validation:auroc"}, "config.figures is ''; expected auroc among them"),
         ({"figures_sensitivity": 0.9}, "config.figures is empty"),
+        ({"figures_threshold": 0.5}, "config.figures"),
+        ({"figures": "auroc", "figures_threshold": 0.5, "figures_sensitivity": 0.9}, "expected one of them to be 0"),
         ({"figures": "auroc", "method": "fedsimclr"}, "learns without labels and gives classes no probabilities"),
     ],
 )
