@@ -22,7 +22,7 @@ from fdgjax.deploy.evaluation import has_predictions
 from fdgjax.deploy.server import ServerPrograms
 from fdgjax.deploy.terms import Terms, agree, as_data, federation_facts, federation_of, no_samples
 from fdgjax.engine.round import init_state, run_round
-from fdgjax.evaluation.metrics import Record
+from fdgjax.evaluation.metrics import Record, short_names
 from fdgjax.experiments import bytes_per_round, method_facts, model_config, model_facts
 from fdgjax.experiments.facts import mean_of_sizes, privacy_facts
 from fdgjax.experiments.model import network_input
@@ -224,16 +224,7 @@ def in_words(record: Record, terms: Terms) -> str:
     """A round in one line."""
     here = len(record["participants"]) - len(record["missing"])
     without = f", without {record['missing']}" if record["missing"] else ""
-    shown = "".join(
-        f", {words} {record[key]:.3f}"
-        for key, words in (
-            ("id_accuracy", "id"),
-            ("ood_accuracy", "ood"),
-            ("avg_accuracy", "AVG"),
-            ("probe_accuracy", "probe"),
-        )
-        if key in record
-    )
+    shown = "".join(f", {words} {record[key]:.3f}" for key, words in short_names().items() if key in record)
     none = "loss withheld" if here else "no loss"
     loss = none if record["train_loss"] is None else f"loss {record['train_loss']:.4f}"
     spent = f", epsilon {record['privacy_epsilon']:.4g}" if "privacy_epsilon" in record else ""
