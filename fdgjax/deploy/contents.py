@@ -107,7 +107,8 @@ def evaluation_of(server: ServerPrograms) -> tuple[Leaves, Leaves]:
     tables = {"source": 1}
     tables |= {"test": 1} if "test" in PROTOCOLS[terms.config.data.protocol].takes else {}
     tables |= {"target": len(next(iter(models.values())))} if models else {}
-    return own | models, counts_like(tables) | figures_like(terms, tables)
+    figures = figures_like(terms, {table: number for table, number in tables.items() if table != "target"})
+    return own | models, counts_like(tables) | figures
 
 
 def evaluation_left_out(server: ServerPrograms) -> tuple[Leaves, Leaves]:

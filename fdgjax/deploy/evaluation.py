@@ -106,11 +106,13 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
         counts = counted(found._replace(further=None), units | {"adapted": units["target"]}, smallest)
         if not further:
             return counts
-        rows = {"source": [validation], "test": [test], "target": [target] * len(found.further.target)}
+        rows = {"target": [target] * len(found.further.target)} if unseen else {"source": [validation], "test": [test]}
         seen = {
-            table: judged(getattr(found.further, table), rows[table], data) for table in TABLES if table in counts.units
+            table: judged(getattr(found.further, table), of, data)
+            for table, of in rows.items()
+            if table in counts.units
         }
-        return counts._replace(arrays=counts.arrays | figure_leaves(terms, party, seen))
+        return counts._replace(arrays=counts.arrays | figure_leaves(terms, party, max(smallest, 1), seen))
 
     return evaluate
 

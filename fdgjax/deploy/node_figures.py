@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.data.groups import one_of_each
 from fdgjax.deploy.leaves import Leaves
 from fdgjax.deploy.terms import Terms
 from fdgjax.evaluation.probabilities import Figuring, Judged, given_threshold, intervals_on
@@ -41,22 +42,34 @@ def path_of(name: str, table: str) -> str:
     return f"{PREFIX}{name}/{table}"
 
 
-def figure_leaves(terms: Terms, party: int, tables: Mapping[str, Sequence[Judged]]) -> Leaves:
-    """A node's figures, as `figures_like` has them.
+def figure_leaves(terms: Terms, party: int, smallest: int, tables: Mapping[str, Sequence[Judged]]) -> Leaves:
+    """A node's figures, as `figures_like` has them. One that needs a class of fewer samples, or groups, than the
+    smallest number has no value: of one sample a sensitivity says whether it is recognised.
 
     Args:
-      terms: name the figures. party: the node's number.
+      terms: name the figures. party: the node's number. smallest: see `fdgjax.deploy.evaluation.make_evaluate`.
       tables: of each table the samples as its models see them.
     """
-    config, found = terms.config, Leaves()
-    how, threshold = Figuring(terms.figures, resamples=config.figures_resamples), threshold_of(terms)
+    config, found = terms.config, figures_like(terms, {table: len(models) for table, models in tables.items()})
+    threshold = threshold_of(terms)
+    for path in found:
+        found[path] = np.full_like(found[path], np.nan)
     for table, models in tables.items():
-        sure = intervals_on(how, threshold, models, config.seed, party)
-        for name in terms.figures:
+        units = class_units(models[0], len(terms.class_names))
+        names = tuple(name for name in terms.figures if FIGURES[name].defined(np.where(units < smallest, 0, units)))
+        how = Figuring(names, resamples=config.figures_resamples)
+        for name in names:
             values = [figure_of(FIGURES[name], one.labels, one.probabilities, threshold) for one in models]
             found[path_of(name, table)] = np.array([np.nan if value is None else value for value in values])
-            found[path_of(name, table) + INTERVAL] = np.array(sure.get(name, [np.nan, np.nan]))
+        for name, sure in intervals_on(how, threshold, models, config.seed, party).items():
+            found[path_of(name, table) + INTERVAL] = np.array(sure)
     return found
+
+
+def class_units(samples: Judged, classes: int) -> np.ndarray:
+    """The number of samples of each class, or of groups that have any, `[classes]`."""
+    each = (np.flatnonzero(samples.labels == label) for label in range(classes))
+    return np.array([len(one_of_each(places, samples.groups)) for places in each])
 
 
 def check_figures(arrays: Leaves, terms: Terms, tables: Mapping[str, int]) -> None:

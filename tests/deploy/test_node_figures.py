@@ -48,9 +48,9 @@ def test_a_records_figures_are_means_over_clients_and_models_that_have_a_value(p
     terms, names = terms_of("auroc,f1"), ["north", "south", "west"]
     good, fair, bad, none = seen(0.1, 0.9), seen(0.1, 0.9, 0.8, 0.3), seen(0.9, 0.1), seen(0.5)
     replies = {
-        0: figure_leaves(terms, 0, {"source": [good], "target": [good, good]}),
-        1: figure_leaves(terms, 1, {"source": [none], "target": [none, none]}),
-        2: figure_leaves(terms, 2, {"target": [good, bad]}),
+        0: figure_leaves(terms, 0, 1, {"source": [good]}),
+        1: figure_leaves(terms, 1, 1, {"source": [none]}),
+        2: figure_leaves(terms, 2, 1, {"target": [good, bad]}),
     }
     found = figures_in(replies, terms, names)
     assert found["id_auroc"] == 1
@@ -58,7 +58,7 @@ def test_a_records_figures_are_means_over_clients_and_models_that_have_a_value(p
     assert found["per_domain_auroc"] == {"north": 1, "west": 0.5}
     assert found["client_auroc"] == {"0": 1}
     assert not [key for key in found if key.startswith(("avg_", "all_", "id_all_")) or key.endswith("f1")]
-    replies[0] |= figure_leaves(terms, 0, {"test": [fair]})
+    replies[0] |= figure_leaves(terms, 0, 1, {"test": [fair]})
     tested = figures_in(replies, terms, names)
     assert tested["avg_auroc"] == tested["per_domain_auroc"]["north"] == 0.75
     assert tested["id_auroc"] == 1
@@ -67,16 +67,30 @@ def test_a_records_figures_are_means_over_clients_and_models_that_have_a_value(p
 
 def test_a_given_threshold_is_everybodys(perceptron: None) -> None:
     terms = terms_of("sensitivity,f1", figures_threshold=0.4)
-    sent = figure_leaves(terms, 0, {"source": [seen(0.1, 0.45, 0.3, 0.2)]})
+    sent = figure_leaves(terms, 0, 1, {"source": [seen(0.1, 0.45, 0.3, 0.2)]})
     found = figures_in({0: sent, 1: {}}, terms, ["north", "south", "west"])
     assert (found["id_sensitivity"], found["decision_threshold"]) == (0.5, 0.4)
     assert found["id_f1"] == pytest.approx(2 / 3)
     assert found["per_domain_sensitivity_interval"]["north"] == pytest.approx(wilson(1, 2))
 
 
+def test_a_class_of_too_few_samples_or_groups_has_no_figures(perceptron: None) -> None:
+    terms = terms_of("auroc,log_loss,sensitivity,specificity", figures_threshold=0.5)
+    few = Judged(np.array([0, 1, 1, 1]), np.zeros(4, int), np.array([[0.8, 0.2], [0.4, 0.6], [0.7, 0.3], [0.2, 0.8]]))
+
+    def sent(smallest: int, one: Judged = few) -> set[str]:
+        leaves = figure_leaves(terms, 0, smallest, {"source": [one]})
+        assert set(leaves) == set(figures_like(terms, {"source": 1}))
+        return {path.split("/")[1] for path, leaf in leaves.items() if not np.isnan(leaf).all()}
+
+    assert sent(1) == {"auroc", "log_loss", "sensitivity", "specificity"}
+    assert sent(3) == {"log_loss", "sensitivity"}
+    assert sent(3, few._replace(groups=np.array([0, 1, 1, 2]))) == set()
+
+
 def test_without_a_party_left_out_there_is_none_of_the_unseen_domain(perceptron: None) -> None:
     terms = terms_of("log_loss", unseen=None)
-    sent = figure_leaves(terms, 0, {"source": [seen(0.1, 0.9)], "target": [seen(0.1, 0.9)]})
+    sent = figure_leaves(terms, 0, 1, {"source": [seen(0.1, 0.9)]})
     found = figures_in({0: sent, 1: {}}, terms, ["north", "south"])
     assert found["id_log_loss"] == pytest.approx(-math.log(0.9))
     assert "ood_log_loss" not in found
