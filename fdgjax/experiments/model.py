@@ -13,7 +13,7 @@ import flax.linen as nn
 import numpy as np
 
 from fdgjax.config import Config, DataConfig, ModelConfig
-from fdgjax.data.augmentations.training import OF_COLOURS
+from fdgjax.data.augmentations.training import IMAGE_AUGMENTATIONS
 from fdgjax.data.augmentations.view import IMAGE_AXES
 from fdgjax.data.columns import column_statistics, layout_of, merged
 from fdgjax.data.encoding import Encoding, standardising, unstandardised
@@ -128,7 +128,8 @@ def check_colours(config: Config, entry: Entry, data: Domains, encoding: Encodin
     """Raises a `UserError` where colours would be changed of samples with the axes of images that are no pixels: their
     numbers would be cut off at -1 and 1."""
     shape = data.inputs.shape[1:]
-    coloured = [name for name in words_of(config.data.augmentation) if name in OF_COLOURS]
+    chosen = [name for name in words_of(config.data.augmentation) if name in IMAGE_AUGMENTATIONS]
+    coloured = [name for name in chosen if IMAGE_AUGMENTATIONS[name].colours]
     if data.images or len(shape) != 3 or not (coloured or entry.unlabelled or IMAGES in entry.needs):
         return
     if encoding is not None or np.abs(data.inputs).max(initial=0) > 1:

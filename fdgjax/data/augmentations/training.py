@@ -7,6 +7,7 @@ for every sample, round and epoch. What is evaluated is never augmented.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -94,18 +95,23 @@ def composed(views: Sequence[View]) -> View:
     return view
 
 
-IMAGE_AUGMENTATIONS: Mapping[str, Callable[[int], View]] = {
-    "flip": lambda size: random_flip,
-    "crop_flip": cropped_and_flipped,
-    "inception": inception,
-    "domainbed": domainbed,
-    "randaugment": lambda size: randaugment,
-    "trivial": lambda size: trivial,
+class ImageAugmentation(NamedTuple):
+    """make: the view for the side in pixels of the network's images. colours: whether it changes these, which are then
+    numbers in [-1, 1]."""
+
+    make: Callable[[int], View]
+    colours: bool = False
+
+
+IMAGE_AUGMENTATIONS: Mapping[str, ImageAugmentation] = {
+    "flip": ImageAugmentation(lambda size: random_flip),
+    "crop_flip": ImageAugmentation(cropped_and_flipped),
+    "inception": ImageAugmentation(inception),
+    "domainbed": ImageAugmentation(domainbed, colours=True),
+    "randaugment": ImageAugmentation(lambda size: randaugment, colours=True),
+    "trivial": ImageAugmentation(lambda size: trivial, colours=True),
 }
 """Those of images alone."""
-
-OF_COLOURS = ("domainbed", "randaugment", "trivial")
-"""Those that change colours, which are numbers in [-1, 1]."""
 
 
 def for_images(name: str, make: Callable[[int], View]) -> Callable[[int], View]:
@@ -118,7 +124,7 @@ AUGMENTATIONS: Registry[Callable[[int], View]] = Registry(
     "augmentation",
     {
         "none": lambda size: unchanged_images,
-        **{name: for_images(name, make) for name, make in IMAGE_AUGMENTATIONS.items()},
+        **{name: for_images(name, one.make) for name, one in IMAGE_AUGMENTATIONS.items()},
         "noise": lambda size: add_noise,
         "mask": lambda size: mask,
     },

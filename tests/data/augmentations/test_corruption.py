@@ -107,7 +107,7 @@ def test_images_are_seen_as_before() -> None:
         (TWO_VIEWS["crop"](0.2), partial(random_resized_crop, smallest=0.2)),
         (weak, shift),
         (strong, shift_and_cut_out),
-        *((AUGMENTATIONS[name](0), make(0)) for name, make in IMAGE_AUGMENTATIONS.items()),
+        *((AUGMENTATIONS[name](0), one.make(0)) for name, one in IMAGE_AUGMENTATIONS.items()),
     )
     for view, images_alone in pairs:
         assert str(jax.make_jaxpr(view)(KEY, IMAGES)) == str(jax.make_jaxpr(images_alone)(KEY, IMAGES))
