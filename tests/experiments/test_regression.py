@@ -66,7 +66,11 @@ def trained() -> fdgjax.Result:
     return experiment.train()
 
 
-@given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=9), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.lists(st.floats(-1e6, 1e6, width=32, allow_subnormal=False), min_size=1, max_size=9), min_size=1, max_size=4
+    )
+)
 def test_the_clients_scale_of_labels_is_that_of_all_their_labels(each: list[list[float]]) -> None:
     labels = np.concatenate([np.array(own, np.float32) for own in each])
     ends = np.cumsum([len(own) for own in each])
