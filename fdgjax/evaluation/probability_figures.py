@@ -141,41 +141,40 @@ def brier(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None
     return float(brier_score_loss(labels, probabilities, labels=np.arange(probabilities.shape[1])))
 
 
-OWN_FIGURES: Mapping[str, Figure] = {
-    "auroc": Figure("AUROC", auroc, resampled.auroc, every_class),
-    "average_precision": Figure("average precision", average_precision, resampled.average_precision, every_class),
-    "f1": Figure("F1", f1, resampled.f1, every_class, thresholded=True),
-    "balanced_accuracy": Figure(
-        "balanced accuracy", balanced_accuracy, resampled.balanced_accuracy, every_class, thresholded=True
-    ),
-    "quadratic_kappa": Figure(
-        "quadratic kappa", quadratic_kappa, resampled.quadratic_kappa, every_class, thresholded=True
-    ),
-    "mcc": Figure("MCC", mcc, resampled.mcc, every_class, thresholded=True),
-    "sensitivity": Figure(
-        "sensitivity",
-        sensitivity,
-        resampled.sensitivity,
-        lambda n: bool(n[1]),
-        binary=True,
-        thresholded=True,
-        share_of=1,
-    ),
-    "specificity": Figure(
-        "specificity",
-        specificity,
-        resampled.specificity,
-        lambda n: bool(n[0]),
-        binary=True,
-        thresholded=True,
-        share_of=0,
-    ),
-    "log_loss": Figure("log loss", log_loss, resampled.log_loss, lambda n: bool(n.sum()), larger=False),
-    "brier": Figure("Brier score", brier, resampled.brier, lambda n: bool(n.sum()), larger=False),
-}
-"""The package's figures by name."""
-FIGURES: Registry[Figure] = Registry("figure", OWN_FIGURES)
-"""All figures by name, those of a user's program among them."""
+FIGURES: Registry[Figure] = Registry(
+    "figure",
+    {
+        "auroc": Figure("AUROC", auroc, resampled.auroc),
+        "average_precision": Figure("average precision", average_precision, resampled.average_precision),
+        "f1": Figure("F1", f1, resampled.f1, thresholded=True),
+        "balanced_accuracy": Figure(
+            "balanced accuracy", balanced_accuracy, resampled.balanced_accuracy, thresholded=True
+        ),
+        "quadratic_kappa": Figure("quadratic kappa", quadratic_kappa, resampled.quadratic_kappa, thresholded=True),
+        "mcc": Figure("MCC", mcc, resampled.mcc, thresholded=True),
+        "sensitivity": Figure(
+            "sensitivity",
+            sensitivity,
+            resampled.sensitivity,
+            lambda n: bool(n[1]),
+            binary=True,
+            thresholded=True,
+            share_of=1,
+        ),
+        "specificity": Figure(
+            "specificity",
+            specificity,
+            resampled.specificity,
+            lambda n: bool(n[0]),
+            binary=True,
+            thresholded=True,
+            share_of=0,
+        ),
+        "log_loss": Figure("log loss", log_loss, resampled.log_loss, lambda n: bool(n.sum()), larger=False),
+        "brier": Figure("Brier score", brier, resampled.brier, lambda n: bool(n.sum()), larger=False),
+    },
+)
+"""The figures by name, those of a user's program among them."""
 
 SCOPES: Mapping[str, str] = {
     "id": "each client's own model on its validation data, mean over clients",
