@@ -22,8 +22,8 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 from fdgjax.utils.variables import flatten
 
-KEYS_SINCE = ("group",)
-"""Keys of `config.data` that came after states were named after the changed keys alone."""
+KEYS_SINCE = ("group", "figures_threshold")
+"""Keys, of `config.data` or of none of its groups, that came after states were named after the changed keys alone."""
 
 
 def state_file(settings: NodeSettings, terms: Terms) -> Path:
@@ -31,14 +31,18 @@ def state_file(settings: NodeSettings, terms: Terms) -> Path:
     the keys that are not at their defaults, so that a key that is added to the package changes no name; before, it was
     after all keys, and a folder of that name is used where there is one."""
     own = experiment_identity(to_plain(terms.config))
-    data = {key: value for key, value in own["data"].items() if value or key not in KEYS_SINCE}
-    every = {**own, "data": data, "rounds": 0}
+    every = of_then({**own, "data": of_then(own["data"]), "rounds": 0})
     changed = {"method": terms.config.method.name, **changed_keys(terms.config), "rounds": 0}
     before, now = (
         settings.states / f"{experiment_digest(named, terms)}-client{settings.client}"
         for named in (every, dict(sorted(changed.items())))
     )
     return (before if before.is_dir() else now) / "state.npz"
+
+
+def of_then(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys without those of `KEYS_SINCE` that are not given."""
+    return {key: value for key, value in keys.items() if value or key not in KEYS_SINCE}
 
 
 def experiment_digest(keys: Mapping[str, Any], terms: Terms) -> str:
