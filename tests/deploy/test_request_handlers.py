@@ -289,8 +289,8 @@ def test_a_state_that_was_named_after_all_keys_is_still_found(trial: Trial, tmp_
     assert now.parent != earlier
     earlier.mkdir(parents=True)
     assert state_file(own, trial.terms) == earlier / now.name
-    data = dataclasses.replace(trial.terms.config.data, group="^p[0-9]")
-    grouped = trial.terms._replace(config=dataclasses.replace(trial.terms.config, data=data))
+    named = dataclasses.replace(trial.terms.config.data, group="^p[0-9]")
+    grouped = trial.terms._replace(config=dataclasses.replace(trial.terms.config, data=named))
     assert state_file(own, grouped).parent not in (earlier, now.parent)
 
 
