@@ -25,16 +25,18 @@ CLASSES, IMAGE = 10, (224, 224, 3)
 ONE_MODEL = "Labelled clients, one model"
 POOLED = "Pooled data: centralised domain generalization"
 PERSONALISED = "Labelled clients, personalised models"
+ELSEWHERE: Mapping[str, str] = {
+    "server": "Labelled server, unlabelled clients: semi-supervised",
+    "nowhere": "No labels: self-supervised",
+}
+"""The groups of methods without labels at the clients, by where the labels are."""
 GROUPS: Mapping[str, str] = {
     ONE_MODEL: "",
     POOLED: "; all but Central also at clients (`method.pooled=False`)",
     PERSONALISED: "",
-    "Labelled server, unlabelled clients: semi-supervised": "",
-    "No labels: self-supervised": "",
+    **dict.fromkeys(ELSEWHERE.values(), ""),
 }
 """The groups in the order of the pages, and what README adds after the methods of each."""
-ELSEWHERE: Mapping[str, str] = dict(zip(("server", "nowhere"), list(GROUPS)[3:], strict=True))
-"""The groups of methods without labels at the clients, by where the labels are."""
 
 
 @command
@@ -100,7 +102,7 @@ def networks(_: str) -> str:
 
 
 def stages(_: str) -> str:
-    """The stages of each network that has any; of the same network in several sizes in one row."""
+    """The stages of each network that has any; networks of the same stages share a row."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name, maker in MODELS.items():
         if maker.stages:
