@@ -1,5 +1,5 @@
-"""Evaluation at the nodes: each counts correct predictions on its own held-out samples and sends the counts alone, and
-the figures of `config.figures` that it can compute by itself.
+"""Evaluation at the nodes: each counts correct predictions on its own held-out samples and sends these counts, and the
+figures of `config.figures` that it can compute by itself, and nothing of single samples.
 
 Every party that trains evaluates its own model, and the model for an unseen domain, on samples that it does not train
 on; the unseen party evaluates the model for an unseen domain on all of its samples, or on its test samples.
@@ -22,7 +22,7 @@ from fdgjax.deploy.terms import Agreed, OwnSamples, Terms, as_data, federation_o
 from fdgjax.engine.round import State
 from fdgjax.evaluation.evaluating import of_representations
 from fdgjax.evaluation.metrics import Metrics, figures
-from fdgjax.evaluation.probabilities import judged, probabilities_in
+from fdgjax.evaluation.probabilities import Observing, judged, probabilities_in
 from fdgjax.evaluation.tally import Tally, compile_evaluation
 from fdgjax.experiments import evaluation_settings
 from fdgjax.methods import METHODS
@@ -34,9 +34,9 @@ SMALLEST = 10
 
 class Counted(NamedTuple):
     """A node's reply. arrays: counts by path and figures (`fdgjax.deploy.node_figures`), or the accuracies of linear
-    probes by their percentage of labels.
-    withheld: the tables of which nothing is sent, as they have some samples, but fewer than the smallest number. units:
-    the number of groups, or of samples that are not grouped, of each table that was counted."""
+    probes by their percentage of labels. withheld: the tables of which nothing is sent, as they have some samples, but
+    fewer than the smallest number. units: the number of groups, or of samples that are not grouped, of each table that
+    was counted."""
 
     arrays: Leaves
     withheld: tuple[str, ...]
@@ -90,9 +90,8 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
     if not has_predictions(terms):
         enough = units["target"] >= smallest
         return probed(agreed, method, data, federation, target if enough else None)
-    model, further = agreed.client.whole, None
-    if terms.figures:
-        further = probabilities_in(model, batch_size=config.eval_batch_size, execution=execution)
+    model = agreed.client.whole
+    further = probabilities_on(agreed, target if unseen else target[:0])  # nobody reads those of the other parties
     observe = compile_evaluation(method, model, evaluation_settings(config, execution), domains=1, further=further)
 
     def evaluate(own: PyTree, models: PyTree, round_: int) -> Counted:
@@ -115,6 +114,15 @@ def make_evaluate(agreed: Agreed, parts: OwnParts, party: int, smallest: int) ->
         return counts._replace(arrays=counts.arrays | figure_leaves(terms, party, max(smallest, 1), seen))
 
     return evaluate
+
+
+def probabilities_on(agreed: Agreed, target: np.ndarray) -> Observing | None:
+    """What observes the probabilities that figures need, those for an unseen domain on these rows; None without any."""
+    if not agreed.terms.figures:
+        return None
+    batch_size, execution = agreed.terms.config.eval_batch_size, agreed.plan.execution
+    observe = probabilities_in(agreed.client.whole, batch_size=batch_size, execution=execution)
+    return lambda method, state, federation: observe(method, state, federation._replace(target=pad_rows([target])))
 
 
 def evaluated(agreed: Agreed, samples: OwnSamples) -> Federation:

@@ -24,7 +24,7 @@ TABLES = ("source", "test", "target")
 
 
 def figures_like(terms: Terms, tables: Mapping[str, int]) -> Leaves:
-    """The figures in a reply, by path; the tables' numbers of models by their names in `Tallies`.
+    """The figures in a reply, by path, none with a value; the tables' numbers of models by their names in `Tallies`.
 
     `figures/NAME/TABLE` is float64 `[models]`, NaN where a figure has no value; `figures/NAME/TABLE/interval` float64
     `[2]`, of the mean over models, NaN where it has none.
@@ -32,8 +32,8 @@ def figures_like(terms: Terms, tables: Mapping[str, int]) -> Leaves:
     found = {}
     for name in terms.figures:
         for table in (table for table in TABLES if table in tables):
-            found[path_of(name, table)] = np.zeros(tables[table])
-            found[path_of(name, table) + INTERVAL] = np.zeros(2)
+            found[path_of(name, table)] = np.full(tables[table], np.nan)
+            found[path_of(name, table) + INTERVAL] = np.full(2, np.nan)
     return found
 
 
@@ -52,8 +52,6 @@ def figure_leaves(terms: Terms, party: int, smallest: int, tables: Mapping[str, 
     """
     config, found = terms.config, figures_like(terms, {table: len(models) for table, models in tables.items()})
     threshold = threshold_of(terms)
-    for path in found:
-        found[path] = np.full_like(found[path], np.nan)
     for table, models in tables.items():
         units = class_units(models[0], len(terms.class_names))
         names = tuple(name for name in terms.figures if FIGURES[name].defined(np.where(units < smallest, 0, units)))

@@ -141,6 +141,11 @@ def brier(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None
     return float(brier_score_loss(labels, probabilities, labels=np.arange(probabilities.shape[1])))
 
 
+def share_of_class(label: int, title: str, of: Of, resampled: Resampled) -> Figure:
+    """The figure that is a share of the samples of one of two classes."""
+    return Figure(title, of, resampled, lambda n: bool(n[label]), binary=True, thresholded=True, share_of=label)
+
+
 FIGURES: Registry[Figure] = Registry(
     "figure",
     {
@@ -152,24 +157,8 @@ FIGURES: Registry[Figure] = Registry(
         ),
         "quadratic_kappa": Figure("quadratic kappa", quadratic_kappa, resampled.quadratic_kappa, thresholded=True),
         "mcc": Figure("MCC", mcc, resampled.mcc, thresholded=True),
-        "sensitivity": Figure(
-            "sensitivity",
-            sensitivity,
-            resampled.sensitivity,
-            lambda n: bool(n[1]),
-            binary=True,
-            thresholded=True,
-            share_of=1,
-        ),
-        "specificity": Figure(
-            "specificity",
-            specificity,
-            resampled.specificity,
-            lambda n: bool(n[0]),
-            binary=True,
-            thresholded=True,
-            share_of=0,
-        ),
+        "sensitivity": share_of_class(1, "sensitivity", sensitivity, resampled.sensitivity),
+        "specificity": share_of_class(0, "specificity", specificity, resampled.specificity),
         "log_loss": Figure("log loss", log_loss, resampled.log_loss, lambda n: bool(n.sum()), larger=False),
         "brier": Figure("Brier score", brier, resampled.brier, lambda n: bool(n.sum()), larger=False),
     },

@@ -78,26 +78,6 @@ def test_figures_of_all_rounds_are_the_simulations(name: str, cache: Path, perce
         assert COUNTED not in found
 
 
-OF_ALL_SAMPLES = ("id_all_", "all_", "decision_", "per_domain_calibration")
-"""What the keys begin with of what is computed from several parties' probabilities."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["fedavg", "ditto"])
-def test_figures_of_probabilities_are_the_simulations_where_each_party_can_compute_them(
-    name: str, cache: Path, perceptron: None, tmp_path: Path
-) -> None:
-    names = {"figures": "auroc,log_loss,f1", "figures_resamples": 50, "selection": "validation:auroc"}
-    those = trial(cache, name, **names)
-    for found, expected in zip(deployed(those, tmp_path), simulated_figures(those), strict=True):
-        wanted = {key: figure for key, figure in expected.items() if not key.startswith(OF_ALL_SAMPLES)}
-        assert {"id_auroc", "ood_log_loss", "client_f1", "per_domain_auroc_interval"} <= wanted.keys()
-        for key, figure in wanted.items():
-            same(found[key], figure)
-        assert not [key for key in found if key.startswith(OF_ALL_SAMPLES) and key.endswith(("auroc", "f1"))]
-    check_page(those.terms, tmp_path)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),

@@ -1,6 +1,7 @@
 """Figures of probabilities in a deployment: which there are, what a record has of them, and what is refused."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,14 @@ from fdgjax.evaluation.probabilities import Judged
 from fdgjax.evaluation.probability_figures import computed_alone
 from fdgjax.evaluation.statistics import wilson
 from tests.deploy.faulty import one_line
+from tests.deploy.test_evaluation import check_page, deployed, same, trial
+from tests.deploy.trial import simulated_figures
 from tests.runs import perceptron
 
 __all__ = ["perceptron"]
 ALL = "auroc,average_precision,f1,balanced_accuracy,quadratic_kappa,mcc,log_loss,brier"
+OF_ALL_SAMPLES = ("id_all_", "all_", "decision_", "per_domain_calibration")
+"""What the keys begin with of what is computed from several parties' probabilities."""
 
 
 def terms_of(figures: str, classes: int = 2, unseen: int | None = 2, **changes: Any) -> Terms:
@@ -118,7 +123,7 @@ def test_figures_that_no_node_of_ours_would_send_are_an_error(perceptron: None) 
 
 
 def test_the_command_names_the_figures_that_are_left_out(
-    perceptron: None, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+    perceptron: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["--config=fedavg:folder", "--config.model.name=perceptron", "--config.data.image_size=8", "--classes=a,b"]
     asked += [f"--app={tmp_path / 'app'}", f"--workdir={tmp_path / 'run'}", "--config.data.clients=2"]
@@ -127,3 +132,19 @@ def test_the_command_names_the_figures_that_are_left_out(
     assert "config.figures got 'mine' of " in capsys.readouterr().err
     assert flower(["fdgjax flower", *asked, "--config.figures=auroc,f1,mcc"]) == 0
     assert "not computed: f1, mcc, whose threshold" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fedavg", "ditto"])
+def test_figures_of_probabilities_are_the_simulations_where_each_party_can_compute_them(
+    name: str, cache: Path, perceptron: None, tmp_path: Path
+) -> None:
+    names = {"figures": "auroc,log_loss,f1", "figures_resamples": 50, "selection": "validation:auroc"}
+    those = trial(cache, name, **names)
+    for found, expected in zip(deployed(those, tmp_path), simulated_figures(those), strict=True):
+        wanted = {key: figure for key, figure in expected.items() if not key.startswith(OF_ALL_SAMPLES)}
+        assert {"id_auroc", "ood_log_loss", "client_f1", "per_domain_auroc_interval"} <= wanted.keys()
+        for key, figure in wanted.items():
+            same(found[key], figure)
+        assert not [key for key in found if key.startswith(OF_ALL_SAMPLES) and key.endswith(("auroc", "f1"))]
+    check_page(those.terms, tmp_path)
