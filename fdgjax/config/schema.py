@@ -60,10 +60,14 @@ class DataConfig:
       to clients: the column of a table, which is then no input, or a regular expression for the names of images' files,
       such as `^patient[0-9]+`, whose first parentheses, or whole match, is the group; '' for samples that are not
       grouped. Arrays have their own.
+    split: what says which samples are for training, validation and tests: the column of a table, which is then no
+      input, or a folder with lists of images, such as `photo_train.txt`; '' to hold samples out at random. Arrays have
+      their own.
     standardise: whether numbers, of a table's columns or of arrays along their last axis, get the mean 0 and the
       deviation 1 of all clients' training samples, from sums that each client makes of its own; else they stay as they
       are.
-    validation: fraction of each client's data held out for validation. test: the same for tests. shots: target images
+    validation: fraction of each client's data held out for validation, where no split gives it. test: the same for
+      tests. shots: target images
       given to each client for training.
     split_seed: the seed of the split, the same for all runs, so that they differ in their training alone; -1 for each
       run's own, `config.seed`.
@@ -93,6 +97,7 @@ class DataConfig:
     ignored: str = ""
     missing: str = "?"
     group: str = ""
+    split: str = ""
     standardise: bool = False
     validation: float = key(0.1, between=(0, 1), words="a fraction between 0 and 1, such as 0.1")
     test: float = 0.1

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.config import split_seed_of
-from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
 from fdgjax.data.sources.table_labels import group_names

@@ -11,7 +11,8 @@ from fdgjax.config.robustness import attack_of, defence_of
 from fdgjax.contract import Method, Setup
 from fdgjax.data.augmentations.training import augmentation
 from fdgjax.data.federation import Federation, Partition, pool, without_labels
-from fdgjax.data.protocols import Protocol, SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocols import Protocol
 from fdgjax.engine import CLIENT_AXES, Execution, RoundPlan, split_for, suitable_devices
 from fdgjax.engine.batched_hyper import BatchedHyper, TracedNumber
 from fdgjax.engine.clients import callers_mesh

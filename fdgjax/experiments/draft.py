@@ -8,7 +8,8 @@ from fdgjax.contract import Setup
 from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Partition
 from fdgjax.data.numeric_labels import LabelScale
-from fdgjax.data.protocols import Protocol, SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocols import Protocol
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.local import Batching
 from fdgjax.methods import Entry

@@ -14,7 +14,8 @@ from fdgjax.contract import Method, Model, Setup, Variables
 from fdgjax.data.encoding import Encoding
 from fdgjax.data.federation import Federation, Partition, federate_seeds
 from fdgjax.data.numeric_labels import LabelScale
-from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_init, compile_round
 from fdgjax.engine.sharding import place_data, several_processes

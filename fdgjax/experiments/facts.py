@@ -12,7 +12,7 @@ from fdgjax.config.privacy import Protection
 from fdgjax.data.federation import Partition
 from fdgjax.data.groups import one_of_each
 from fdgjax.data.numeric_labels import TASKS
-from fdgjax.data.protocols import SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.traffic import Traffic
 from fdgjax.models.frozen import Trunk

@@ -8,7 +8,7 @@ import numpy as np
 
 from fdgjax.data.groups import numbered
 from fdgjax.data.sources.array_files import read_arrays
-from fdgjax.data.sources.arrays import check_one_each, group_words
+from fdgjax.data.sources.arrays import check_one_each, words_of_each
 from fdgjax.data.sources.file_groups import file_groups
 from fdgjax.data.sources.known_columns import known_cells, labels_in, stored_rows
 from fdgjax.data.sources.loading import table_reader
@@ -74,14 +74,15 @@ def of_arrays(facts: Mapping[str, Any], data: Path, group: str) -> LabelledSampl
         raise UserError(f"--group got '{group}', but arrays bring their groups, as the array 'groups'; expected none")
 
     def read(path: Path) -> Stored:
-        stored, labels, *groups = read_arrays(path)
-        inputs, classes = checked_shape(stored, facts["sample_shape"], path), len(facts["classes"])
+        own = read_arrays(path)
+        labels = own.labels
+        inputs, classes = checked_shape(own.inputs, facts["sample_shape"], path), len(facts["classes"])
         check_one_each(str(path), inputs, labels)
         if not np.issubdtype(labels.dtype, np.integer) or not 0 <= labels.min() <= labels.max() < classes:
             whole = np.issubdtype(labels.dtype, np.number)
             found = f" from {labels.min()} to {labels.max()}" if whole else ""
             raise UserError(f"{path} has labels {labels.dtype}{found}; expected whole numbers from 0 to {classes - 1}")
-        return Stored(inputs, labels, group_words(str(path), inputs, *groups) if groups else ())
+        return Stored(inputs, labels, () if own.groups is None else words_of_each(str(path), own, "groups"))
 
     return of_files(data, (".npz",), read)
 

@@ -55,7 +55,7 @@ def notes(experiment: Experiment) -> list[str]:
     classes that are tested and that nobody trains on; of the first seed."""
     data, parts = experiment.data, experiment.parts[0]
     given = np.concatenate([*parts.train, *parts.validation, *parts.test, parts.target, parts.server])
-    unused = np.ones(len(data.domains), bool)
+    unused = np.ones(len(data.domains), bool) if data.splits is None else data.splits.used.copy()
     unused[given] = False
     left_out = {experiment.config.data.target, *words_of(experiment.config.data.excluded)}
     lost = by_name(data.domain_names, data.domains[unused], left_out)

@@ -23,7 +23,8 @@ from fdgjax.data.federation import (
     stack_seeds,
     without_labels,
 )
-from fdgjax.data.protocols import SplitSpec, leave_one_out
+from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocols import leave_one_out
 from fdgjax.data.sources.domains import Domains
 from fdgjax.utils.errors import UserError
 from tests.toys import domains_of, reorder, toy_federation

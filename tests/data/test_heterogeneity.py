@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fdgjax.data.federation import Partition
 from fdgjax.data.heterogeneity import Streams, mixed_domains, rounded, shares, skewed_labels
-from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.utils.errors import UserError
 from tests.toys import domains_of

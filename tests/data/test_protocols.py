@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.data.federation import Partition
-from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.utils.errors import UserError
 from tests.toys import domains_of

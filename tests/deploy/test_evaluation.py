@@ -15,7 +15,8 @@ from fdgjax.cli.flower import main as flower
 from fdgjax.cli.flower import unseen_in
 from fdgjax.cli.report import main as report
 from fdgjax.config import make_config, read_config, split_seed_of
-from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.deploy import evaluated_rounds
 from fdgjax.deploy.audit import read_log
 from fdgjax.deploy.contents import LEFT_OUT, contents_of
@@ -327,6 +328,7 @@ def test_parties_keep_their_numbers_whichever_is_unseen() -> None:
         ({"figures": "auroc", "selection": "validation_by_size:auroc"}, "computed from samples of all parties at once"),
         ({"figures": "f1", "selection": "validation:f1"}, "computed from samples of all parties at once"),
         ({"data.shots": 1}, "no party gives samples to another"),
+        ({"data.name": "folder", "data.split": "lists"}, "each party says what it holds out; .* held_out in a node's"),
     ],
 )
 def test_what_nodes_would_have_to_show_is_refused(changes: dict[str, Any], words: str, perceptron: None) -> None:

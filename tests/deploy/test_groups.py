@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fdgjax.config import make_config, read_config, split_seed_of
-from fdgjax.data.protocols import PROTOCOLS, SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.deploy.audit import read_log
 from fdgjax.deploy.contents import contents_of
 from fdgjax.deploy.evaluated_rounds import COUNTED, GROUPED, counts_like, plausible

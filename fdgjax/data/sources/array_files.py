@@ -1,5 +1,5 @@
-"""Arrays in files, `DATA/<domain>.npz` with `inputs`, `labels` and perhaps `groups`: features, series or images of the
-user's own."""
+"""Arrays in files, `DATA/<domain>.npz` with `inputs`, `labels`, and perhaps `groups` and `splits`: features, series or
+images of the user's own."""
 
 import tokenize
 import zipfile
@@ -8,14 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fdgjax.data.sources.arrays import domains_of
+from fdgjax.data.sources.arrays import DomainArrays, domains_of
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.listing import by_domain, is_folder, list_folder
 from fdgjax.utils.errors import UserError
 
 FIELDS = ("inputs", "labels")
-GROUPS = "groups"
-"""The array, if a file has one, that says which samples stay together in every split."""
 DAMAGED = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 """What NumPy raises for a file that it did not save, or that changed since."""
 
@@ -39,16 +37,15 @@ def array_folder(data_dir: str) -> Domains:
     return domains_of({domain: read_arrays(path) for domain, path in files.items()})
 
 
-def read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray] | tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The inputs, the labels and, if there are any, the groups of a file; raises like `array_folder`."""
+def read_arrays(path: Path) -> DomainArrays:
+    """The arrays of a file that have names of `DomainArrays`; raises like `array_folder`."""
     found = stored_arrays(path)
     if lacking := [name for name in FIELDS if name not in found]:
         raise UserError(
             f"{path} lacks the array '{lacking[0]}', and has {', '.join(found) or 'none'}; expected inputs and labels: "
             "np.savez(file, inputs=..., labels=...)"
         )
-    inputs, labels = (found[name] for name in FIELDS)
-    return (inputs, labels, found[GROUPS]) if GROUPS in found else (inputs, labels)
+    return DomainArrays(**{name: array for name, array in found.items() if name in DomainArrays._fields})
 
 
 def read_inputs(path: Path) -> np.ndarray:

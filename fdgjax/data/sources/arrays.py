@@ -3,10 +3,11 @@
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fdgjax.data.given_splits import EXPECTED, splits_of, unknown_split
 from fdgjax.data.groups import numbered
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.rounding import check_labels_kept
@@ -18,26 +19,41 @@ DIGESTED = 2**26
 MOST_CLASSES = 100_000
 """Larger labels are numbers or identifiers: no network has an output for each number below them."""
 
-Arrays = Mapping[str, tuple[Any, Any] | tuple[Any, Any, Any]]
-"""`{domain: (inputs, labels)}` or `{domain: (inputs, labels, groups)}`.
 
-Inputs are images uint8 `[n, H, W, channels]`, or numbers `[n, ...]` of any shape, such as features `[n, m]` or series
-`[n, time, channels]`; labels whole numbers `[n]` from 0, or, for `config.task=regression`, floats `[n]`; groups words
-or whole numbers `[n]`: samples of one group are alike, such as a patient's, and stay together in every split
-(`fdgjax.data.groups`)."""
+class DomainArrays(NamedTuple):
+    """A domain's arrays, as anything that NumPy converts to arrays.
+
+    inputs: images uint8 `[n, H, W, channels]`, or numbers `[n, ...]` of any shape, such as features `[n, m]` or series
+      `[n, time, channels]`.
+    labels: whole numbers `[n]` from 0, or, for `config.task=regression`, floats `[n]`.
+    groups: words or whole numbers `[n]`: samples of one group are alike, such as a patient's, and stay together in
+      every split (`fdgjax.data.groups`); None for samples that are not grouped.
+    splits: words `[n]`, `train`, `validation` or `test`: what each sample is for (`fdgjax.data.given_splits`); None to
+      hold samples out at random.
+    """
+
+    inputs: Any
+    labels: Any
+    groups: Any = None
+    splits: Any = None
+
+
+Arrays = Mapping[str, tuple[Any, ...] | Mapping[str, Any]]
+"""The arrays of `DomainArrays` by domain: `{domain: (inputs, labels)}`, `{domain: (inputs, labels, groups)}`, or by
+their names, `{domain: {"inputs": ..., "labels": ..., "splits": ...}}`."""
 
 
 def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
     """A data set made of one copy of the arrays, in the order of the domains.
 
     Args:
-      arrays: inputs and labels by domain, as anything that NumPy converts to arrays.
+      arrays: see `Arrays`.
       classes: the names of the classes, in the order of the labels; None for the numbers from 0 to the largest label,
         and for labels that are floats.
 
     Raises:
       UserError: fewer than two domains, a domain without a name or samples, arrays of another type or shape, labels
-        that are floats and that float32 rounds by much of their spread, or groups of some domains alone.
+        that are floats and that float32 rounds by much of their spread, or groups or splits of some domains alone.
     """
     if not isinstance(arrays, Mapping) or len(arrays) < 2:
         got = f"{len(arrays)} domain(s)" if isinstance(arrays, Mapping) else type(arrays).__name__
@@ -46,17 +62,20 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
             "is a client"
         )
     # NumPy's words have another `repr`, from which the digest is made.
-    pairs = {f"{name}": checked_arrays(name, pair) for name, pair in arrays.items()}
+    given = {f"{name}": given_arrays(name, own) for name, own in arrays.items()}
+    pairs = {name: checked_arrays(name, own) for name, own in given.items()}
     check_alike(pairs)
     domains = np.repeat(np.arange(len(pairs), dtype=np.int32), [len(own) for _, own in pairs.values()])
-    groups = checked_groups(arrays, pairs, domains)
+    names_of_groups, names_of_splits = (words_of_all(given, field) for field in ("groups", "splits"))
+    groups = None if names_of_groups is None else numbered(domains, names_of_groups)
+    splits = None if names_of_splits is None else splits_of(names_of_splits)
     labels, inputs = checked_labels(pairs), np.concatenate([inputs for inputs, _ in pairs.values()])
     if labels.dtype == np.float32:
         if classes is not None:
             raise UserError(
                 f"data has labels that are floats, and the classes {', '.join(map(str, classes))}; expected no names"
             )
-        return Domains(inputs, labels, domains, tuple(pairs), ("label",), groups=groups)
+        return Domains(inputs, labels, domains, tuple(pairs), ("label",), groups=groups, splits=splits)
     if isinstance(classes, str):
         raise UserError(f"data has the classes {classes!r}, a single word; expected a list of names")
     if classes is None and labels.max() >= MOST_CLASSES:
@@ -77,7 +96,7 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
         )
     if len(names) < 2 or len(set(names)) < len(names):
         raise UserError(f"data has the classes {', '.join(names)}; expected at least two different ones")
-    return Domains(inputs, labels, domains, tuple(pairs), names, groups=groups)
+    return Domains(inputs, labels, domains, tuple(pairs), names, groups=groups, splits=splits)
 
 
 def check_alike(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
@@ -97,17 +116,30 @@ def check_alike(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
             )
 
 
-def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A domain's inputs, uint8 or float32, and its labels as they are; raises like `domains_of`."""
+def given_arrays(name: object, own: Any) -> DomainArrays:
+    """A domain's arrays as they are; raises like `domains_of` for other than `Arrays` has."""
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"data has a domain called {name!r}; expected a word, such as 'photo'")
-    if not isinstance(pair, tuple | list) or len(pair) not in (2, 3):
+    if isinstance(own, Mapping):
+        if {"inputs", "labels"} <= own.keys() <= set(DomainArrays._fields):
+            return DomainArrays(**own)
         raise UserError(
-            f"data['{name}'] got {type(pair).__name__}; expected a pair (inputs, labels), or (inputs, labels, groups)"
+            f"data['{name}'] has the arrays {', '.join(map(str, own)) or 'none'}; expected inputs and labels, perhaps "
+            "groups and splits"
         )
-    if any(np.ma.is_masked(part) for part in pair):
+    if not isinstance(own, tuple | list) or not 2 <= len(own) <= len(DomainArrays._fields):
+        raise UserError(
+            f"data['{name}'] got {type(own).__name__}; expected a pair (inputs, labels), (inputs, labels, groups), or "
+            "a dict with these names, and splits"
+        )
+    return DomainArrays(*own)
+
+
+def checked_arrays(name: str, own: DomainArrays) -> tuple[np.ndarray, np.ndarray]:
+    """A domain's inputs, uint8 or float32, and its labels as they are; raises like `domains_of`."""
+    if any(np.ma.is_masked(part) for part in own):
         raise UserError(f"data['{name}'] has a masked array with masked values; expected values; fill or remove them")
-    inputs, labels = np.asarray(pair[0]), np.asarray(pair[1])
+    inputs, labels = np.asarray(own.inputs), np.asarray(own.labels)
     inputs = checked_images(name, inputs) if inputs.dtype == np.uint8 else checked_numbers(name, inputs)
     check_one_each(f"data['{name}']", inputs, labels)
     return inputs, labels
@@ -116,40 +148,37 @@ def checked_arrays(name: object, pair: Any) -> tuple[np.ndarray, np.ndarray]:
 def check_one_each(whose: str, inputs: np.ndarray, labels: np.ndarray, kind: str = "labels") -> None:
     """Raises a `UserError` unless there is one label for each sample; whose: the data or file in words; kind: what the
     labels are."""
-    if labels.shape != inputs.shape[:1]:
+    if labels.shape != (len(inputs),):
         raise UserError(f"{whose} has {kind} {list(labels.shape)} for {len(inputs)} samples; expected one each")
 
 
-def group_words(whose: str, inputs: np.ndarray, groups: Any) -> list[str]:
-    """The names of the groups of samples; raises a `UserError` unless there is a word or a whole number for each.
-    whose: the data or file in words."""
-    own = np.asarray(groups)
-    check_one_each(whose, inputs, own, "groups")
-    if not all(isinstance(one, str | int) for one in own.tolist()):
+def words_of_each(whose: str, own: DomainArrays, field: str) -> list[str]:
+    """The groups or splits of a domain's samples as words; raises a `UserError` unless there is one for each, a word or
+    a whole number of groups, and one of `fdgjax.data.given_splits.FIELD_OF` of splits. whose: the arrays in words."""
+    found = np.asarray(getattr(own, field))
+    check_one_each(whose, own.inputs, found, field)
+    if not all(isinstance(one, str | int) for one in found.tolist()):
         raise UserError(
-            f"{whose} has groups of {own.dtype}, such as {own[0]!r}; expected a word or a whole number for each sample"
+            f"{whose} has {field} of {found.dtype}, such as {found[0]!r}; expected a word or a whole number for each "
+            "sample"
         )
-    return [str(one) for one in own.tolist()]
+    words = [str(one) for one in found.tolist()]
+    if field == "splits" and (wrong := unknown_split(words)) is not None:
+        raise UserError(f"{whose} has the split '{printable(words[wrong])}'; expected {EXPECTED} for each sample")
+    return words
 
 
-def checked_groups(
-    arrays: Arrays, pairs: Mapping[str, tuple[np.ndarray, np.ndarray]], domains: np.ndarray
-) -> np.ndarray | None:
-    """The groups of all samples, int32; None if no domain has any. Raises like `domains_of`.
-
-    Args:
-      arrays: as they are given. pairs: their inputs and labels, checked. domains: of each sample.
-    """
-    given = {f"{name}": own[2] for name, own in arrays.items() if len(own) == 3}
-    if not given:
+def words_of_all(given: Mapping[str, DomainArrays], field: str) -> list[str] | None:
+    """The groups or splits of all samples as words; None if no domain has any. Raises like `domains_of`."""
+    having = [name for name, own in given.items() if getattr(own, field) is not None]
+    if not having:
         return None
-    if lacking := [name for name in pairs if name not in given]:
+    if lacking := [name for name in given if name not in having]:
         raise UserError(
-            f"data['{lacking[0]}'] has no groups, and data['{next(iter(given))}'] has; expected (inputs, labels, "
-            "groups) of each domain, or of none"
+            f"data['{lacking[0]}'] has no {field}, and data['{having[0]}'] has; expected {field} of each domain, or of "
+            "none"
         )
-    words = (group_words(f"data['{name}']", inputs, given[name]) for name, (inputs, _) in pairs.items())
-    return numbered(domains, [word for own in words for word in own])
+    return [word for name, own in given.items() for word in words_of_each(f"data['{name}']", own, field)]
 
 
 def checked_labels(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -230,10 +259,11 @@ def content_digest(data: Domains) -> str:
 
 
 def digest(data: Domains, every: int = 1) -> str:
-    """12 hexadecimal digits of the names, the labels, the domains, the groups and each `every`-th sample's inputs."""
+    """12 hexadecimal digits of the names, the labels, the domains, the groups, the splits and each `every`-th
+    sample's inputs."""
     found = hashlib.sha256(repr((data.inputs.shape, data.domain_names, data.class_names, *data.columns)).encode())
-    grouped = () if data.groups is None else (data.groups,)
-    for array in (data.inputs[::every], data.labels, data.domains, *grouped):
+    given = (*(() if data.groups is None else (data.groups,)), *(data.splits or ()))
+    for array in (data.inputs[::every], data.labels, data.domains, *given):
         found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()[:12]
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.data.columns import Column
+from fdgjax.data.given_splits import Splits
 
 
 class Domains(NamedTuple):
@@ -20,6 +21,7 @@ class Domains(NamedTuple):
       columns: those of a table; () for other data.
       groups: int32 `[samples]`, which samples are alike and stay together in every split, such as a patient's; each is
         of one domain. None for samples that are not grouped.
+      splits: what each sample is for, where the data say it; None where samples are held out at random.
     """
 
     inputs: np.ndarray
@@ -29,6 +31,7 @@ class Domains(NamedTuple):
     class_names: tuple[str, ...]
     columns: tuple[Column, ...] = ()
     groups: np.ndarray | None = None
+    splits: Splits | None = None
 
     @property
     def images(self) -> bool:

@@ -76,7 +76,7 @@ def _find(layout: FolderLayout, data_dir: str) -> Source:
         fingerprint=fingerprint(root, (file.path for file in files), domains, classes),
         description=f"image files below {printable(root)}",
         examples=lambda: noting_identical(root, _examples(files)),
-        names=[file.path.name for file in files],
+        names=[f"{domains[domain]}/{classes[label]}/{path.name}" for path, label, domain in files],
     )
 
 

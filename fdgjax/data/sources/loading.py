@@ -30,6 +30,7 @@ from fdgjax.data.sources.heart_disease import heart_disease, read_hospital
 from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.rotated import rotated_digits, rotated_mnist
 from fdgjax.data.sources.source import Source
+from fdgjax.data.sources.split_lists import listed_splits
 from fdgjax.data.sources.table_files import read_table
 from fdgjax.data.sources.tables import NO_OPTIONS, TableOptions, Tables, read_tables, table_folder
 from fdgjax.utils.checksums import verify
@@ -93,6 +94,7 @@ def load_data(
     same_images: bool = False,
     table: TableOptions = NO_OPTIONS,
     group: str = "",
+    split: str = "",
 ) -> Domains:
     """A data set as arrays; images are decoded at the first call, and memory-mapped from the cache afterwards.
 
@@ -110,6 +112,8 @@ def load_data(
       table: what the columns of tables are.
       group: a regular expression for the files' names, see `fdgjax.data.sources.file_groups`; '' for images that are
         not grouped. Only for folders of images.
+      split: a folder of lists, see `fdgjax.data.sources.split_lists`; '' for images without given splits. Only for
+        folders of images.
 
     Returns:
       Tables as `read_tables` has them, and arrays as they are. Images uint8
@@ -117,8 +121,8 @@ def load_data(
         the order of the samples depends on nothing but the files' names.
 
     Raises:
-      UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache, or names of
-        files without a group.
+      UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache, names of
+        files without a group, or lists of other files.
     """
     if image_size < 0:
         raise UserError(f"image_size is {image_size}: give a number of pixels, or 0 for the native size")
@@ -129,12 +133,14 @@ def load_data(
     if not size:
         raise UserError(f"image_size is 0, but {name} has images of any size: give a number of pixels, e.g. 32")
     folder = cache_root(cache_dir) / f"{name}-{VERSION}-{source.fingerprint}"
-    groups = file_groups(source.names, group) if group else None  # before the images are decoded
+    # Before the images are decoded.
+    groups = file_groups([name.rpartition("/")[2] for name in source.names], group) if group else None
+    splits = listed_splits(source.names, split) if split else None
     try:
         found = _from_cache(name, source, size, folder)
     except OSError as error:
         raise UserError(f"cannot read or write the cache {folder} ({error}): free space or set cache_dir") from error
-    return found if groups is None else found._replace(groups=numbered(found.domains, groups))
+    return found._replace(groups=None if groups is None else numbered(found.domains, groups), splits=splits)
 
 
 def _from_cache(name: str, source: Source, size: int, folder: Path) -> Domains:

@@ -39,7 +39,7 @@ class Source(NamedTuple):
       fingerprint: changes whenever the files do.
       description: one line about where the images come from.
       examples: reads the images, one after another, in an order that depends on nothing but the files.
-      names: of the images' files, in that order; () if images are not one file each.
+      names: of the images' files, `<domain>/<class>/<file>`, in that order; () if images are not one file each.
     """
 
     domain_names: tuple[str, ...]

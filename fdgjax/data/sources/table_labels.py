@@ -1,4 +1,4 @@
-"""The column of a table's labels: classes, or numbers to be predicted; and that of the rows' groups."""
+"""The column of a table's labels: classes, or numbers to be predicted; and those of the rows' groups and splits."""
 
 import logging
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.data.given_splits import EXPECTED, unknown_split
 from fdgjax.data.groups import NoGroupError
 from fdgjax.data.sources.cells import TEXT_MISSING, Cells, categories_of, codes_of, first_line
 from fdgjax.data.sources.rounding import check_labels_kept
@@ -59,13 +60,28 @@ def group_names(table: Any, group: str, path: Path) -> list[str]:
     """
     if group not in table.column_names:
         raise NoGroupError(f"{path} has no column '{group}' with the groups; it has: {', '.join(table.column_names)}")
-    names = [str(value).strip() for value in table.column(group).to_pylist()]
+    names = words_in(table, group)
     if (lacking := next((row for row, name in enumerate(names) if name in TEXT_MISSING), None)) is not None:
         raise NoGroupError(
             f"{path} has no '{group}' in line {first_line(table) + lacking}; expected a group in each row; give such "
             "rows one of their own"
         )
     return names
+
+
+def split_names(table: Any, split: str, path: Path) -> list[str]:
+    """The names of the splits of a pyarrow table's rows, from the column `split`; raises a `UserError` for a row that
+    has none of those of `fdgjax.data.given_splits.FIELD_OF`."""
+    names = words_in(table, split)
+    if (wrong := unknown_split(names)) is not None:
+        got = "nothing" if names[wrong] in TEXT_MISSING else f"'{printable(names[wrong])}'"
+        raise UserError(f"{path} has {got} as '{split}' in line {first_line(table) + wrong}; expected {EXPECTED}")
+    return names
+
+
+def words_in(table: Any, column: str) -> list[str]:
+    """The values of a column of any type as words, `[rows]`."""
+    return [str(value).strip() for value in table.column(column).to_pylist()]
 
 
 def check_filled(label: str, files: Mapping[str, Path], labels: Mapping[str, Cells]) -> None:

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.data.columns import Column
+from fdgjax.data.given_splits import splits_of
 from fdgjax.data.groups import numbered
 from fdgjax.data.sources.cells import Cells, as_number, categories_of, cells_of, codes_of, numbers_of
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.listing import by_domain, is_folder, list_folder, say_skipped
 from fdgjax.data.sources.rounding import rounding
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
-from fdgjax.data.sources.table_labels import class_labels, group_names, numeric_labels
+from fdgjax.data.sources.table_labels import class_labels, group_names, numeric_labels, split_names
 from fdgjax.utils.errors import LISTED, UserError, printable, unknown
 from fdgjax.utils.words import folded, quoted, spelt_apart
 
@@ -38,7 +39,8 @@ class TableOptions(NamedTuple):
     label: the column with the class, or, if `numeric`, with the number to be predicted. categorical: columns that are
     categories although they may be written as numbers. ignored: columns that are left out. missing: words that stand
     for a missing value, besides an empty cell; `COLUMN=WORD` in one column. group: the column that says which rows stay
-    together in every split, which is no input; '' for none.
+    together in every split, split: that which says what they are for (`fdgjax.data.given_splits`); '' for none. Neither
+    is an input.
     """
 
     label: str = ""
@@ -47,6 +49,13 @@ class TableOptions(NamedTuple):
     missing: tuple[str, ...] = ()
     numeric: bool = False
     group: str = ""
+    split: str = ""
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """The columns that every table has and that are no inputs, by their keys in `config.data`."""
+        named = {"label": self.label, "group": self.group, "split": self.split}
+        return {key: name for key, name in named.items() if name}
 
 
 NO_OPTIONS = TableOptions()
@@ -84,11 +93,11 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
     """The tables as one data set: numbers and indices of categories, NaN where a value is missing.
 
     Raises:
-      UserError: a file that cannot be read; no label column, a row without label or group, a single class or number, or
-        numeric labels that float32 rounds by much of their spread; text among numbers; two spellings of a column's
-        name; no column besides the label.
+      UserError: a file that cannot be read; no label column, a row without label, group or split, a single class or
+        number, or numeric labels that float32 rounds by much of their spread; text among numbers; two spellings of a
+        column's name; no column besides the label.
     """
-    cells, left, names_of_groups = used_cells(tables, options)
+    cells, left, names_of_groups, names_of_splits = used_cells(tables, options)
     labels = {domain: own[options.label] for domain, own in cells.items()}
     classes: tuple[str, ...]
     classes, of_label = (numeric_labels if options.numeric else class_labels)(options.label, tables.files, labels)
@@ -111,16 +120,18 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
         class_names=classes,
         columns=tuple(columns),
         groups=numbered(domains, names_of_groups) if options.group else None,
+        splits=splits_of(names_of_splits) if options.split else None,
     )
 
 
 class Used(NamedTuple):
-    """cells: of each domain's columns that are used. left: the names of all of these but the label. groups: the name of
-    each row's group; empty for rows that are not grouped."""
+    """cells: of each domain's columns that are used. left: the names of all of these but the label. groups, splits: the
+    name of each row's group, and of its split; empty where no column has them."""
 
     cells: Mapping[str, Mapping[str, Cells]]
     left: Sequence[str]
     groups: Sequence[str]
+    splits: Sequence[str]
 
 
 def used_cells(tables: Tables, options: TableOptions) -> Used:
@@ -134,7 +145,7 @@ def used_cells(tables: Tables, options: TableOptions) -> Used:
     check_names(tables.files, each)
     names = list(dict.fromkeys(name for own in each.values() for name in own))
     check_options(options, names, tables.files, each)
-    apart = list(filter(None, (options.label, options.group)))
+    apart = list(options.apart.values())
     left = [name for name in names if name not in apart and name not in options.ignored]
     if not left:
         raise UserError(f"the tables have no column besides {' and '.join(map(repr, apart))}; expected at least one")
@@ -143,9 +154,11 @@ def used_cells(tables: Tables, options: TableOptions) -> Used:
         domain: cells_of(own.select([name for name in each[domain] if name in used]), path, options.missing)
         for (domain, own), path in zip(found.items(), tables.files.values(), strict=True)
     }
-    grouped = found if options.group else {}
-    groups = [name for d, own in grouped.items() for name in group_names(own, options.group, tables.files[d])]
-    return Used(cells, left, groups)
+    groups, splits = (
+        [name for domain, own in found.items() for name in (read(own, column, tables.files[domain]) if column else ())]
+        for column, read in ((options.group, group_names), (options.split, split_names))
+    )
+    return Used(cells, left, groups, splits)
 
 
 def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], *, categorical: bool) -> Column:
@@ -234,18 +247,17 @@ def check_options(
     files: Mapping[str, Path],
     each: Mapping[str, Sequence[str]],
 ) -> None:
-    """Raises a `UserError` for a column that no table has, a table without the label or the group, or a label that is
-    the group."""
+    """Raises a `UserError` for a column that no table has, a table without one of `TableOptions.apart`, or a column
+    that is two of these."""
     if not options.label:
         raise UserError(
             f"config.data.label is empty; expected the column with the {'number' if options.numeric else 'class'}, one "
             f"of: {', '.join(names[:LISTED])}" + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
         )
     for key, listed in (
-        ("label", (options.label,)),
+        *((key, (name,)) for key, name in options.apart.items()),
         ("categorical", options.categorical),
         ("ignored", options.ignored),
-        ("group", (options.group,) if options.group else ()),
     ):
         for name in listed:
             if name not in names:
@@ -254,11 +266,12 @@ def check_options(
         name, equals, _ = word.partition("=")
         if equals and name not in names:
             raise unknown("column of config.data.missing", name, names)
-    if options.group == options.label:
-        raise UserError(f"config.data.group got '{options.group}', which is config.data.label; expected another column")
-    needed = {"label": options.label} | ({"group": options.group} if options.group else {})
+    use_of = dict[str, str]()
+    for key, name in options.apart.items():
+        if (other := use_of.setdefault(name, key)) != key:
+            raise UserError(f"config.data.{key} got '{name}', which is config.data.{other}; expected another column")
     for domain, own in each.items():
-        for key, name in needed.items():
+        for key, name in options.apart.items():
             if name not in own:
                 raise UserError(f"{files[domain]} has no column '{name}' (config.data.{key}); it has: {', '.join(own)}")
 

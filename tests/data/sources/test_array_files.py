@@ -42,13 +42,15 @@ def test_a_cut_header_of_an_array_is_refused(tmp_path: Path) -> None:
         read_inputs(file)
 
 
-def test_groups_are_read_where_a_file_has_them(tmp_path: Path) -> None:
-    groups, labels = np.array(list("aabbcc")), np.arange(6) % 2
+def test_groups_and_splits_are_read_where_a_file_has_them(tmp_path: Path) -> None:
+    groups, splits, labels = np.array(list("aabbcc")), ["train"] * 4 + ["val", "test"], np.arange(6) % 2
     for name in ("a", "b"):
-        np.savez(tmp_path / f"{name}.npz", inputs=INPUTS, labels=labels, groups=groups)
-    found = array_folder(str(tmp_path)).groups
-    assert found is not None
-    assert found.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+        np.savez(tmp_path / f"{name}.npz", inputs=INPUTS, labels=labels, groups=groups, splits=splits, other=labels)
+    found = array_folder(str(tmp_path))
+    assert found.groups is not None
+    assert found.groups.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert found.splits is not None
+    assert [np.flatnonzero(part).tolist() for part in found.splits] == [[0, 1, 2, 3, 6, 7, 8, 9], [4, 10], [5, 11]]
 
 
 def test_two_files_of_one_domain_are_refused(tmp_path: Path) -> None:

@@ -21,6 +21,11 @@ X, Y = np.random.default_rng(0).integers(0, 256, (20, 4, 3, 1), np.uint8), np.ar
         ({"a": (X, Y, Y), "b": (X, Y)}, r"data\['b'\] has no groups, and data\['a'\] has"),
         ({"a": (X, Y, Y), "b": (X, Y, Y[:5])}, r"data\['b'\] has groups \[5\] for 20 samples"),
         ({"a": (X, Y, Y), "b": (X, Y, Y / 2)}, "groups of float64, such as .*; expected a word or a whole number"),
+        ({"a": {"inputs": X}, "b": (X, Y)}, r"data\['a'\] has the arrays inputs; expected inputs and labels, perhaps"),
+        ({"a": {"inputs": X, "labels": Y, "split": Y}, "b": (X, Y)}, "has the arrays inputs, labels, split; expected"),
+        ({"a": (X, Y, None, ["train"] * 20), "b": (X, Y)}, r"data\['b'\] has no splits, and data\['a'\] has"),
+        ({"a": (X, Y, None, ["fit"] * 20), "b": (X, Y, None, ["train"] * 20)}, "the split 'fit'; expected train, val"),
+        ({"a": (X, Y, None, [0.5] * 20), "b": (X, Y, None, ["train"] * 20)}, "splits of float64, such as .*0.5"),
         ({"a": (X, Y), 3: (X, Y)}, "a domain called 3; expected a word"),
         (
             {"a": (X, Y), "b": (X / 255, Y)},
@@ -91,5 +96,12 @@ def test_the_name_of_arrays_changes_with_all_of_them() -> None:
     turned, other = dict(reversed(first.items())), first | {"one": (X, np.roll(Y, 1))}
     assert arrays_name(domains_of(first)) == arrays_name(domains_of({"one": (X.copy(), Y), "two": (X[::-1], Y)}))
     grouped = {name: (*pair, Y) for name, pair in first.items()}
-    named = (first, turned, other, first | {"two": (X, Y)}, grouped, grouped | {"two": (X[::-1], Y, Y[::-1])})
-    assert len({arrays_name(domains_of(data)) for data in named} | {arrays_name(domains_of(first, tuple("abc")))}) == 7
+    split = {name: (*pair, None, ["train"] * 20) for name, pair in first.items()}
+    given = (
+        grouped,
+        grouped | {"two": (X[::-1], Y, Y[::-1])},
+        split,
+        split | {"two": (X[::-1], Y, None, ["val"] * 20)},
+    )
+    named = (first, turned, other, first | {"two": (X, Y)}, *given)
+    assert len({arrays_name(domains_of(data)) for data in named} | {arrays_name(domains_of(first, tuple("abc")))}) == 9
