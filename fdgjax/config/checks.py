@@ -102,7 +102,7 @@ def readers(config: Config) -> list[Readers]:
         Readers(["chunk"], "client_axis", config.client_axis == "chunk", ["chunk"]),
         Readers(["data.same_images"], "data.name", data.name in SAME_IMAGES, SAME_IMAGES),
         Readers(OF_TABLES, "data.name", data.name in TABLE_DATA, TABLE_DATA),
-        Readers(["data.group", "data.split"], "data.name", data.name in grouped, grouped),
+        Readers(["data.group", "data.split", "data.owner"], "data.name", data.name in grouped, grouped),
         Readers(["data.domains_per_client"], "data.homogeneity", data.homogeneity < 0, ["-1"]),
         Readers(["adaptation.scope", "adaptation.batch_size"], "adaptation.kind", adaptation != "none"),
         Readers(guessing, "data.protocol", data.protocol in unlabelled, unlabelled),

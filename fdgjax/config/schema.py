@@ -63,6 +63,9 @@ class DataConfig:
     split: what says which samples are for training, validation and tests: the column of a table, which is then no
       input, or a folder with lists of images, such as `photo_train.txt`; '' to hold samples out at random. Arrays have
       their own.
+    owner: what says which client has a sample, in place of the split by `clients`: the column of a table, which is then
+      no input, or a regular expression for the names of images' files, as for `group`; '' to deal samples to clients.
+      Arrays have their own.
     standardise: whether numbers, of a table's columns or of arrays along their last axis, get the mean 0 and the
       deviation 1 of all clients' training samples, from sums that each client makes of its own; else they stay as they
       are.
@@ -98,6 +101,7 @@ class DataConfig:
     missing: str = "?"
     group: str = ""
     split: str = ""
+    owner: str = ""
     standardise: bool = False
     validation: float = key(0.1, between=(0, 1), words="a fraction between 0 and 1, such as 0.1")
     test: float = 0.1

@@ -13,6 +13,7 @@ def label_histogram(
     domains: np.ndarray | None = None,
     domain_names: Sequence[str] = (),
     server_rows: np.ndarray | None = None,
+    client_names: Sequence[str] = (),
 ) -> str:
     """A text table of each client's samples by class.
 
@@ -23,12 +24,13 @@ def label_histogram(
       domains: int `[samples]`; if given, a last column names the domains each client holds.
       domain_names: the names of the domains.
       server_rows: the rows of a server that holds data.
+      client_names: those of the clients; () for their numbers.
 
     Returns:
       One line for the header, one for the server if it has any data, and one for each client; columns aligned, no
       newline at the end.
     """
-    holders = [(str(client), rows) for client, rows in enumerate(client_rows)]
+    holders = [(name, rows) for name, rows in zip(named(client_names, client_rows), client_rows, strict=True)]
     if server_rows is not None and len(server_rows):
         holders.insert(0, ("server", server_rows))
     table = [["client", *class_names, "all"] + (["domains"] if domains is not None else [])]
@@ -49,15 +51,21 @@ def label_means(
     domains: np.ndarray,
     domain_names: Sequence[str],
     server_rows: np.ndarray,
+    client_names: Sequence[str] = (),
 ) -> str:
     """`label_histogram` of labels that are numbers, float32 `[samples]`: their mean and deviation at each client."""
     del server_rows  # a server that trains makes pseudo-labels, which are classes
     table = [["client", f"{class_names[0]}: mean", "deviation", "all", "domains"]]
-    for client, rows in enumerate(client_rows):
+    for client, rows in zip(named(client_names, client_rows), client_rows, strict=True):
         own = labels[rows].astype(np.float64)
         spread = [f"{own.mean():.4g}", f"{own.std():.4g}"] if len(own) else ["", ""]
-        table.append([str(client), *spread, str(len(own)), names_of(domains, domain_names, rows)])
+        table.append([client, *spread, str(len(own)), names_of(domains, domain_names, rows)])
     return aligned(table, 4)
+
+
+def named(client_names: Sequence[str], client_rows: Sequence[np.ndarray]) -> list[str]:
+    """The clients' names, or their numbers where they have none."""
+    return list(client_names) or [str(client) for client in range(len(client_rows))]
 
 
 def names_of(domains: np.ndarray, domain_names: Sequence[str], rows: np.ndarray) -> str:

@@ -9,9 +9,10 @@ import numpy as np
 from fdgjax.data.federation import Partition
 from fdgjax.data.given_splits import Parts, check_apart
 from fdgjax.data.heterogeneity import mixed_domains, skewed_labels
+from fdgjax.data.owners import Owners, owned_rows
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.splits import few_shot, hold_out, split_domains, three_parts
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, printable
 
 
 class SplitSpec(NamedTuple):
@@ -46,9 +47,11 @@ def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.rando
     `rng` is the stream of hFedF's split. `mixed_domains` and `skewed_labels` have separate streams, one per domain, so
     that they do not change runs without them.
 
+    Owners that the data say take the place of all that.
+
     Raises:
       UserError: a client left without data, a label skew that changes nothing, or groups of samples in a split that
-        mixes domains or labels, which would tear them apart.
+        mixes domains or labels, which would tear them apart; owners beside keys that say how to deal.
     """
     if data.groups is not None and (how.homogeneity >= 0 or how.label_skew):
         key = "label_skew" if how.label_skew else "homogeneity"
@@ -56,9 +59,12 @@ def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.rando
             f"config.data.{key} got {getattr(how, key):g}, but samples are grouped, and this split draws single ones; "
             f"expected {0 if how.label_skew else -1}, or samples that are not grouped"
         )
-    for source in sources:
-        rows_of_domain(data, source)
-    clients, domains = how.clients or len(sources), domains_in_use(data)
+    check_in_use(data, sources)
+    domains = domains_in_use(data)
+    if data.owners is not None:
+        check_not_dealt(how)
+        return owned_rows(data.owners, domains, sources, data.groups)
+    clients = how.clients or len(sources)
     mixing, skewing = (partial(generator, how, purpose=purpose) for purpose in (3, 4))
     if how.homogeneity < 0:
         rows = split_domains(
@@ -77,6 +83,24 @@ def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.rando
     return rows
 
 
+def check_not_dealt(how: SplitSpec) -> None:
+    """Raises a `UserError` for keys that say how samples are dealt, whose owners are given."""
+    for key in ("clients", "domains_per_client", "homogeneity", "label_skew"):
+        got, default = getattr(how, key), SplitSpec._field_defaults[key]
+        if got != default:
+            raise UserError(
+                f"config.data.{key} got {got:g}, but the data say which client has each sample; expected {default:g}, "
+                "or data without owners"
+            )
+
+
+def client_words(data: Domains, rows: np.ndarray, client: int) -> str:
+    """A client in words, by its number, or by its name if it owns its rows."""
+    if data.owners is None:
+        return f"client {client}"
+    return f"client '{printable(data.owners.names[data.owners.numbers[rows[0]]])}'"
+
+
 def parts_of_clients(
     data: Domains, rows: Sequence[np.ndarray], how: SplitSpec, rng: np.random.Generator
 ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
@@ -84,7 +108,7 @@ def parts_of_clients(
     `hold_out` and `given_parts`."""
     each = list[Parts]()
     for client, own in enumerate(rows):
-        whose = f"client {client}"
+        whose = client_words(data, own, client)
         if data.splits is None:
             each.append((*hold_out(own, fraction=how.validation, rng=rng, whose=whose, groups=data.groups), nothing()))
         else:
@@ -159,8 +183,13 @@ def with_shots(
 
 
 def one_client_each(data: Domains, domains: tuple[int, ...], how: SplitSpec) -> Partition:
-    """A client for each of the domains, in their order, and nothing unseen."""
-    each = map(partial(parts_of_domain, data, how=how), domains)
+    """A client for each of the domains, in their order, or for each owner, and nothing unseen."""
+    if data.owners is None:
+        each = [parts_of_domain(data, domain, how) for domain in domains]
+    else:
+        check_in_use(data, domains)
+        owned = owned_rows(data.owners, domains_in_use(data), domains, data.groups)
+        each = [parts_of_owner(data, data.owners, rows, how) for rows in owned]
     train, validation, test = (list(column) for column in zip(*each, strict=True))
     return Partition(train, validation, test, target=nothing(), server=nothing())
 
@@ -173,6 +202,14 @@ def parts_of_domain(data: Domains, domain: int, how: SplitSpec) -> Parts:
     groups = None if data.groups is None else data.groups[rows]
     train, validation, test = own_thirds(len(rows), domain, how, groups, whose)
     return rows[train], rows[validation], rows[test]
+
+
+def parts_of_owner(data: Domains, owners: Owners, rows: np.ndarray, how: SplitSpec) -> Parts:
+    """An owner's training, validation and test samples, of its rows, from a stream of its own."""
+    rng, whose = generator(how, int(owners.numbers[rows[0]]), purpose=6), client_words(data, rows, 0)
+    if data.splits is not None:
+        return given_parts(data, rows, rng, whose, validation=how.validation, test=how.test)
+    return three_parts(rows, validation=how.validation, test=how.test, rng=rng, whose=whose, groups=data.groups)
 
 
 def own_thirds(
@@ -195,15 +232,18 @@ def domains_in_use(data: Domains) -> np.ndarray:
 
 
 def rows_of_domain(data: Domains, domain: int) -> np.ndarray:
-    """Positions of a domain's samples, ascending; of given splits those that are in one. Raises a `UserError` if these
-    have none of the domain."""
-    rows = np.flatnonzero(domains_in_use(data) == domain)
-    if not len(rows):
+    """Positions of a domain's samples, ascending; of given splits those that are in one. Raises like `check_in_use`."""
+    check_in_use(data, [domain])
+    return np.flatnonzero(domains_in_use(data) == domain)
+
+
+def check_in_use(data: Domains, domains: Sequence[int]) -> None:
+    """Raises a `UserError` if the given splits have no sample of one of the domains."""
+    if lacking := [domain for domain in domains if domain not in domains_in_use(data)]:
         raise UserError(
-            f"the given splits have no sample of '{data.domain_names[domain]}'; expected some of each domain, or "
+            f"the given splits have no sample of '{data.domain_names[lacking[0]]}'; expected some of each domain, or "
             "config.data.excluded with its name"
         )
-    return rows
 
 
 def nothing() -> np.ndarray:

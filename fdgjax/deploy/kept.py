@@ -22,7 +22,7 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 from fdgjax.utils.variables import flatten
 
-KEYS_SINCE = ("group", "split", "figures_threshold")
+KEYS_SINCE = ("group", "split", "owner", "figures_threshold")
 """Keys, of `config.data` or of none of its groups, that came after states were named after the changed keys alone."""
 
 

@@ -214,11 +214,12 @@ def check_deployable(terms: Terms, entry: Entry, protocol: Protocol) -> None:
             f"config.selection got '{config.selection}', whose figure is computed from samples of all parties at once; "
             "expected validation with a figure that each computes of its own, such as validation:auroc, or without"
         )
-    if config.data.split:
-        raise UserError(
-            f"config.data.split got '{config.data.split}', but each party says what it holds out; expected '' in a "
-            "deployment, and held_out in a node's node-config"
-        )
+    for key in ("split", "owner"):
+        if got := getattr(config.data, key):
+            raise UserError(
+                f"config.data.{key} got '{got}', but each party is a client and says what it holds out, by held_out in "
+                "its node-config; expected '' in a deployment"
+            )
     if config.data.shots:
         raise UserError(
             f"config.data.shots got {config.data.shots}, but no party gives samples to another; expected 0 in a "

@@ -10,7 +10,7 @@ from fdgjax.experiments.components import (
 )
 from fdgjax.experiments.evaluations import evaluation_settings
 from fdgjax.experiments.experiment import Experiment, build
-from fdgjax.experiments.facts import bytes_per_round, image_facts, method_facts, model_facts, split_facts
+from fdgjax.experiments.facts import bytes_per_round, image_facts, method_facts, model_facts, owner_names, split_facts
 from fdgjax.experiments.model import fit_model, model_config, unsplit_encoding
 from fdgjax.experiments.outline import (
     DataDescription,
@@ -44,6 +44,7 @@ __all__ = [
     "model_facts",
     "on_callers_mesh",
     "outline_of",
+    "owner_names",
     "split_facts",
     "to_description",
     "unsplit_encoding",

@@ -20,6 +20,7 @@ def chosen_data(where: DataConfig, task: str) -> Domains:
         table=table_options(where, task),
         group=where.group,
         split=where.split,
+        owner=where.owner,
     )
     return TASKS[task].of(found, where.name)
 
@@ -32,4 +33,4 @@ def found_data(where: DataConfig, task: str) -> Source | Domains:
 def table_options(where: DataConfig, task: str) -> TableOptions:
     """What the columns of a table are."""
     lists = (words_of(where.categorical), words_of(where.ignored), words_of(where.missing))
-    return TableOptions(where.label, *lists, numeric=TASKS[task].numeric, group=where.group, split=where.split)
+    return TableOptions(where.label, *lists, TASKS[task].numeric, where.group, where.split, where.owner)

@@ -44,6 +44,7 @@ from fdgjax.experiments.facts import (
     frozen_facts,
     method_facts,
     model_facts,
+    owner_names,
     privacy_facts,
     split_facts,
 )
@@ -265,6 +266,7 @@ def known_facts(
         **method_facts(config),
         **split_facts(draft.data, draft.split_specs[0]),
         "clients": clients,
+        **({"owners": names} if (names := owner_names(draft.data, draft.parts[0])) else {}),
         "domains": list(draft.data.domain_names),
         **model_facts(draft.model),
         "parameters": needed.parameters,

@@ -51,6 +51,11 @@ def split_facts(data: Domains, how: SplitSpec) -> dict[str, Any]:
     }
 
 
+def owner_names(data: Domains, part: Partition) -> list[str]:
+    """The names of the clients, in the order of their numbers, where the data say whose each sample is; else none."""
+    return [] if data.owners is None else [data.owners.names[data.owners.numbers[rows[0]]] for rows in part.train]
+
+
 def image_facts(data: Domains, part: Partition) -> dict[str, Any]:
     """How many images are behind a seed's accuracies, for their intervals.
 

@@ -19,7 +19,7 @@ TRAINING = ("data.image_size", "data.crop_size", "data.augmentation", "data.stre
 
 CONTENT = (
     *("task", "data.name", "data.image_size", "data.same_images"),
-    *("data.label", "data.categorical", "data.ignored", "data.missing", "data.group", "data.split"),
+    *("data.label", "data.categorical", "data.ignored", "data.missing", "data.group", "data.split", "data.owner"),
 )
 """Keys by which the same files are other samples."""
 

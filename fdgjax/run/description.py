@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from fdgjax.data.label_tables import label_histogram, label_means
-from fdgjax.experiments import Experiment
+from fdgjax.experiments import Experiment, owner_names
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import printable
 from fdgjax.utils.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
@@ -42,6 +42,7 @@ def histogram(experiment: Experiment) -> str:
             domains=data.domains,
             domain_names=data.domain_names,
             server_rows=parts.server,
+            client_names=[printable(name) for name in owner_names(data, parts)],
         )
         for parts in experiment.parts
     ]

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from fdgjax.config import read_config
 from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.sources.domains import Domains
 from fdgjax.evaluation.shapley import Coalition, all_coalitions, prefixes
 from fdgjax.experiments import found_data
 from fdgjax.methods import METHODS
@@ -77,6 +78,11 @@ def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
         raise UserError(
             f"contributions got data.clients={data.clients}, data.domains_per_client={data.domains_per_client} and "
             f"data.homogeneity={data.homogeneity:g}; expected a client for each domain, data.clients=0 and the defaults"
+        )
+    if asked.data.owner or (isinstance(found, Domains) and found.owners is not None):
+        raise UserError(
+            "contributions got data that say which client has each sample; expected a client for each domain, to be "
+            "left out as a whole; leave the owners out"
         )
     drawn = drawn_orders(len(clients), orders)
     everybody = frozenset(range(len(clients)))

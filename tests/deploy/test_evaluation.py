@@ -328,7 +328,8 @@ def test_parties_keep_their_numbers_whichever_is_unseen() -> None:
         ({"figures": "auroc", "selection": "validation_by_size:auroc"}, "computed from samples of all parties at once"),
         ({"figures": "f1", "selection": "validation:f1"}, "computed from samples of all parties at once"),
         ({"data.shots": 1}, "no party gives samples to another"),
-        ({"data.name": "folder", "data.split": "lists"}, "each party says what it holds out; .* held_out in a node's"),
+        ({"data.name": "folder", "data.split": "lists"}, "data.split got 'lists', but each party .*by held_out in its"),
+        ({"data.name": "folder", "data.owner": "^s"}, "data.owner got '\\^s', but each party is a client"),
     ],
 )
 def test_what_nodes_would_have_to_show_is_refused(changes: dict[str, Any], words: str, perceptron: None) -> None:

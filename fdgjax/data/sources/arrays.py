@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdgjax.data.given_splits import EXPECTED, splits_of, unknown_split
-from fdgjax.data.groups import numbered
+from fdgjax.data.given_splits import EXPECTED, unknown_split
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.rounding import check_labels_kept
 from fdgjax.utils.errors import UserError, few, printable
@@ -30,12 +29,14 @@ class DomainArrays(NamedTuple):
       every split (`fdgjax.data.groups`); None for samples that are not grouped.
     splits: words `[n]`, `train`, `validation` or `test`: what each sample is for (`fdgjax.data.given_splits`); None to
       hold samples out at random.
+    owners: words or whole numbers `[n]`: which client has each sample; None to deal them.
     """
 
     inputs: Any
     labels: Any
     groups: Any = None
     splits: Any = None
+    owners: Any = None
 
 
 Arrays = Mapping[str, tuple[Any, ...] | Mapping[str, Any]]
@@ -53,7 +54,8 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
 
     Raises:
       UserError: fewer than two domains, a domain without a name or samples, arrays of another type or shape, labels
-        that are floats and that float32 rounds by much of their spread, or groups or splits of some domains alone.
+        that are floats and that float32 rounds by much of their spread, or groups, splits or owners of some domains
+        alone.
     """
     if not isinstance(arrays, Mapping) or len(arrays) < 2:
         got = f"{len(arrays)} domain(s)" if isinstance(arrays, Mapping) else type(arrays).__name__
@@ -66,16 +68,14 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
     pairs = {name: checked_arrays(name, own) for name, own in given.items()}
     check_alike(pairs)
     domains = np.repeat(np.arange(len(pairs), dtype=np.int32), [len(own) for _, own in pairs.values()])
-    names_of_groups, names_of_splits = (words_of_all(given, field) for field in ("groups", "splits"))
-    groups = None if names_of_groups is None else numbered(domains, names_of_groups)
-    splits = None if names_of_splits is None else splits_of(names_of_splits)
+    words = {field: found for field in DomainArrays._fields[2:] if (found := words_of_all(given, field))}
     labels, inputs = checked_labels(pairs), np.concatenate([inputs for inputs, _ in pairs.values()])
     if labels.dtype == np.float32:
         if classes is not None:
             raise UserError(
                 f"data has labels that are floats, and the classes {', '.join(map(str, classes))}; expected no names"
             )
-        return Domains(inputs, labels, domains, tuple(pairs), ("label",), groups=groups, splits=splits)
+        return Domains(inputs, labels, domains, tuple(pairs), ("label",)).said(words)
     if isinstance(classes, str):
         raise UserError(f"data has the classes {classes!r}, a single word; expected a list of names")
     if classes is None and labels.max() >= MOST_CLASSES:
@@ -96,7 +96,7 @@ def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
         )
     if len(names) < 2 or len(set(names)) < len(names):
         raise UserError(f"data has the classes {', '.join(names)}; expected at least two different ones")
-    return Domains(inputs, labels, domains, tuple(pairs), names, groups=groups, splits=splits)
+    return Domains(inputs, labels, domains, tuple(pairs), names).said(words)
 
 
 def check_alike(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
@@ -125,12 +125,12 @@ def given_arrays(name: object, own: Any) -> DomainArrays:
             return DomainArrays(**own)
         raise UserError(
             f"data['{name}'] has the arrays {', '.join(map(str, own)) or 'none'}; expected inputs and labels, perhaps "
-            "groups and splits"
+            "groups, splits and owners"
         )
     if not isinstance(own, tuple | list) or not 2 <= len(own) <= len(DomainArrays._fields):
         raise UserError(
             f"data['{name}'] got {type(own).__name__}; expected a pair (inputs, labels), (inputs, labels, groups), or "
-            "a dict with these names, and splits"
+            "a dict with these names, and splits and owners"
         )
     return DomainArrays(*own)
 
@@ -153,8 +153,8 @@ def check_one_each(whose: str, inputs: np.ndarray, labels: np.ndarray, kind: str
 
 
 def words_of_each(whose: str, own: DomainArrays, field: str) -> list[str]:
-    """The groups or splits of a domain's samples as words; raises a `UserError` unless there is one for each, a word or
-    a whole number of groups, and one of `fdgjax.data.given_splits.FIELD_OF` of splits. whose: the arrays in words."""
+    """The groups, splits or owners of a domain's samples as words; raises a `UserError` unless there is one for each, a
+    word or a whole number, of splits one of `fdgjax.data.given_splits.FIELD_OF`. whose: the arrays in words."""
     found = np.asarray(getattr(own, field))
     check_one_each(whose, own.inputs, found, field)
     if not all(isinstance(one, str | int) for one in found.tolist()):
@@ -169,7 +169,7 @@ def words_of_each(whose: str, own: DomainArrays, field: str) -> list[str]:
 
 
 def words_of_all(given: Mapping[str, DomainArrays], field: str) -> list[str] | None:
-    """The groups or splits of all samples as words; None if no domain has any. Raises like `domains_of`."""
+    """The groups, splits or owners of all samples as words; None if no domain has any. Raises like `domains_of`."""
     having = [name for name, own in given.items() if getattr(own, field) is not None]
     if not having:
         return None
@@ -259,11 +259,12 @@ def content_digest(data: Domains) -> str:
 
 
 def digest(data: Domains, every: int = 1) -> str:
-    """12 hexadecimal digits of the names, the labels, the domains, the groups, the splits and each `every`-th
+    """12 hexadecimal digits of the names, the labels, the domains, what is said of each sample, and each `every`-th
     sample's inputs."""
-    found = hashlib.sha256(repr((data.inputs.shape, data.domain_names, data.class_names, *data.columns)).encode())
-    given = (*(() if data.groups is None else (data.groups,)), *(data.splits or ()))
-    for array in (data.inputs[::every], data.labels, data.domains, *given):
+    names = (*data.columns, *((data.owners.names,) if data.owners else ()))
+    found = hashlib.sha256(repr((data.inputs.shape, data.domain_names, data.class_names, *names)).encode())
+    said = (*(() if data.groups is None else (data.groups,)), *(data.splits or ()), *(data.owners or ())[:1])
+    for array in (data.inputs[::every], data.labels, data.domains, *said):
         found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()[:12]
 

@@ -1,11 +1,14 @@
 """A data set in memory: samples with a label and a domain each."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from fdgjax.data.columns import Column
-from fdgjax.data.given_splits import Splits
+from fdgjax.data.given_splits import Splits, splits_of
+from fdgjax.data.groups import numbered
+from fdgjax.data.owners import Owners, owners_of
 
 
 class Domains(NamedTuple):
@@ -22,6 +25,7 @@ class Domains(NamedTuple):
       groups: int32 `[samples]`, which samples are alike and stay together in every split, such as a patient's; each is
         of one domain. None for samples that are not grouped.
       splits: what each sample is for, where the data say it; None where samples are held out at random.
+      owners: which client has each sample, where the data say it; None where samples are dealt to clients.
     """
 
     inputs: np.ndarray
@@ -32,6 +36,7 @@ class Domains(NamedTuple):
     columns: tuple[Column, ...] = ()
     groups: np.ndarray | None = None
     splits: Splits | None = None
+    owners: Owners | None = None
 
     @property
     def images(self) -> bool:
@@ -47,3 +52,12 @@ class Domains(NamedTuple):
         """The share of a domain's most frequent class: the accuracy of a model that predicts it for every sample."""
         of_domain = self.labels[self.domains == self.domain_names.index(domain)]
         return float(np.bincount(of_domain).max() / len(of_domain))
+
+    def said(self, words: Mapping[str, Sequence[str]]) -> "Domains":
+        """The data set with what is said of each sample by a word: its `groups`, `splits` and `owners`, or some."""
+        groups, splits, owners = (words.get(field) for field in ("groups", "splits", "owners"))
+        return self._replace(
+            groups=self.groups if groups is None else numbered(self.domains, groups),
+            splits=self.splits if splits is None else splits_of(splits),
+            owners=self.owners if owners is None else owners_of(owners),
+        )

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fdgjax.data.groups import numbered
 from fdgjax.data.sources.array_files import array_folder
 from fdgjax.data.sources.arrays import unresized
 from fdgjax.data.sources.cache import (
@@ -95,6 +94,7 @@ def load_data(
     table: TableOptions = NO_OPTIONS,
     group: str = "",
     split: str = "",
+    owner: str = "",
 ) -> Domains:
     """A data set as arrays; images are decoded at the first call, and memory-mapped from the cache afterwards.
 
@@ -111,7 +111,7 @@ def load_data(
       same_images: whether all domains show the same images; `SAME_IMAGES` has the data sets that can.
       table: what the columns of tables are.
       group: a regular expression for the files' names, see `fdgjax.data.sources.file_groups`; '' for images that are
-        not grouped. Only for folders of images.
+        not grouped. owner: likewise of the client that has an image. Only for folders of images.
       split: a folder of lists, see `fdgjax.data.sources.split_lists`; '' for images without given splits. Only for
         folders of images.
 
@@ -122,7 +122,7 @@ def load_data(
 
     Raises:
       UserError: an unknown name, missing or damaged files, a negative or missing size, an unwritable cache, names of
-        files without a group, or lists of other files.
+        files without a group or owner, or lists of other files.
     """
     if image_size < 0:
         raise UserError(f"image_size is {image_size}: give a number of pixels, or 0 for the native size")
@@ -134,13 +134,15 @@ def load_data(
         raise UserError(f"image_size is 0, but {name} has images of any size: give a number of pixels, e.g. 32")
     folder = cache_root(cache_dir) / f"{name}-{VERSION}-{source.fingerprint}"
     # Before the images are decoded.
-    groups = file_groups([name.rpartition("/")[2] for name in source.names], group) if group else None
+    files = [name.rpartition("/")[2] for name in source.names]
+    patterns = {"group": group, "owner": owner}
+    words = {f"{key}s": file_groups(files, pattern, key) for key, pattern in patterns.items() if pattern}
     splits = listed_splits(source.names, split) if split else None
     try:
         found = _from_cache(name, source, size, folder)
     except OSError as error:
         raise UserError(f"cannot read or write the cache {folder} ({error}): free space or set cache_dir") from error
-    return found._replace(groups=None if groups is None else numbered(found.domains, groups), splits=splits)
+    return found._replace(splits=splits).said(words)
 
 
 def _from_cache(name: str, source: Source, size: int, folder: Path) -> Domains:

@@ -1,7 +1,7 @@
-"""The column of a table's labels: classes, or numbers to be predicted; and those of the rows' groups and splits."""
+"""The column of a table's labels, classes or numbers to be predicted; those of the rows' groups, splits and owners."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def group_names(table: Any, group: str, path: Path) -> list[str]:
     if group not in table.column_names:
         raise NoGroupError(f"{path} has no column '{group}' with the groups; it has: {', '.join(table.column_names)}")
     names = words_in(table, group)
-    if (lacking := next((row for row, name in enumerate(names) if name in TEXT_MISSING), None)) is not None:
+    if (lacking := first_without(names)) is not None:
         raise NoGroupError(
             f"{path} has no '{group}' in line {first_line(table) + lacking}; expected a group in each row; give such "
             "rows one of their own"
@@ -77,6 +77,20 @@ def split_names(table: Any, split: str, path: Path) -> list[str]:
         got = "nothing" if names[wrong] in TEXT_MISSING else f"'{printable(names[wrong])}'"
         raise UserError(f"{path} has {got} as '{split}' in line {first_line(table) + wrong}; expected {EXPECTED}")
     return names
+
+
+def owner_names(table: Any, owner: str, path: Path) -> list[str]:
+    """The names of the owners of a pyarrow table's rows, from the column `owner`, which may be of any type; raises a
+    `UserError` for a row without a value."""
+    names = words_in(table, owner)
+    if (lacking := first_without(names)) is not None:
+        raise UserError(f"{path} has no '{owner}' in line {first_line(table) + lacking}; expected an owner in each row")
+    return names
+
+
+def first_without(words: Sequence[str]) -> int | None:
+    """The position of the first word that stands for a missing value; None if none does."""
+    return next((row for row, word in enumerate(words) if word in TEXT_MISSING), None)
 
 
 def words_in(table: Any, column: str) -> list[str]:

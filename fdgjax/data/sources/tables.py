@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdgjax.data.columns import Column
-from fdgjax.data.given_splits import splits_of
-from fdgjax.data.groups import numbered
 from fdgjax.data.sources.cells import Cells, as_number, categories_of, cells_of, codes_of, numbers_of
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.listing import by_domain, is_folder, list_folder, say_skipped
 from fdgjax.data.sources.rounding import rounding
 from fdgjax.data.sources.table_files import SUFFIXES, read_table
-from fdgjax.data.sources.table_labels import class_labels, group_names, numeric_labels, split_names
+from fdgjax.data.sources.table_labels import class_labels, group_names, numeric_labels, owner_names, split_names
 from fdgjax.utils.errors import LISTED, UserError, printable, unknown
 from fdgjax.utils.words import folded, quoted, spelt_apart
 
@@ -39,8 +37,8 @@ class TableOptions(NamedTuple):
     label: the column with the class, or, if `numeric`, with the number to be predicted. categorical: columns that are
     categories although they may be written as numbers. ignored: columns that are left out. missing: words that stand
     for a missing value, besides an empty cell; `COLUMN=WORD` in one column. group: the column that says which rows stay
-    together in every split, split: that which says what they are for (`fdgjax.data.given_splits`); '' for none. Neither
-    is an input.
+    together in every split, split: that which says what they are for (`fdgjax.data.given_splits`), owner: that which
+    says which client has them; '' for none. None of these is an input.
     """
 
     label: str = ""
@@ -50,11 +48,12 @@ class TableOptions(NamedTuple):
     numeric: bool = False
     group: str = ""
     split: str = ""
+    owner: str = ""
 
     @property
     def apart(self) -> dict[str, str]:
         """The columns that every table has and that are no inputs, by their keys in `config.data`."""
-        named = {"label": self.label, "group": self.group, "split": self.split}
+        named = {"label": self.label, "group": self.group, "split": self.split, "owner": self.owner}
         return {key: name for key, name in named.items() if name}
 
 
@@ -93,11 +92,11 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
     """The tables as one data set: numbers and indices of categories, NaN where a value is missing.
 
     Raises:
-      UserError: a file that cannot be read; no label column, a row without label, group or split, a single class or
-        number, or numeric labels that float32 rounds by much of their spread; text among numbers; two spellings of a
-        column's name; no column besides the label.
+      UserError: a file that cannot be read; no label column, a row without label, group, split or owner, a single
+        class or number, or numeric labels that float32 rounds by much of their spread; text among numbers; two
+        spellings of a column's name; no column besides the label.
     """
-    cells, left, names_of_groups, names_of_splits = used_cells(tables, options)
+    cells, left, words = used_cells(tables, options)
     labels = {domain: own[options.label] for domain, own in cells.items()}
     classes: tuple[str, ...]
     classes, of_label = (numeric_labels if options.numeric else class_labels)(options.label, tables.files, labels)
@@ -112,26 +111,32 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
         values.append(np.concatenate([codes(own[domain]) if domain in own else nothing[domain] for domain in cells]))
     say_columns(columns, tables.files, cells)
     domains = np.repeat(np.arange(len(rows), dtype=np.int32), list(rows.values()))
-    return Domains(
+    found = Domains(
         inputs=np.stack(values, axis=1),
         labels=of_label,
         domains=domains,
         domain_names=tuple(cells),
         class_names=classes,
         columns=tuple(columns),
-        groups=numbered(domains, names_of_groups) if options.group else None,
-        splits=splits_of(names_of_splits) if options.split else None,
     )
+    return found.said(words)
+
+
+OF_A_ROW: Mapping[str, Callable[[Any, str, Path], list[str]]] = {
+    "group": group_names,
+    "split": split_names,
+    "owner": owner_names,
+}
+"""How a column is read that says something of each row, by its key."""
 
 
 class Used(NamedTuple):
-    """cells: of each domain's columns that are used. left: the names of all of these but the label. groups, splits: the
-    name of each row's group, and of its split; empty where no column has them."""
+    """cells: of each domain's columns that are used. left: the names of all of these but the label. words: of each row,
+    those of the columns that say something of it, see `Domains.said`."""
 
     cells: Mapping[str, Mapping[str, Cells]]
     left: Sequence[str]
-    groups: Sequence[str]
-    splits: Sequence[str]
+    words: Mapping[str, Sequence[str]]
 
 
 def used_cells(tables: Tables, options: TableOptions) -> Used:
@@ -154,11 +159,12 @@ def used_cells(tables: Tables, options: TableOptions) -> Used:
         domain: cells_of(own.select([name for name in each[domain] if name in used]), path, options.missing)
         for (domain, own), path in zip(found.items(), tables.files.values(), strict=True)
     }
-    groups, splits = (
-        [name for domain, own in found.items() for name in (read(own, column, tables.files[domain]) if column else ())]
-        for column, read in ((options.group, group_names), (options.split, split_names))
-    )
-    return Used(cells, left, groups, splits)
+    words = {
+        f"{key}s": [word for domain, own in found.items() for word in OF_A_ROW[key](own, name, tables.files[domain])]
+        for key, name in options.apart.items()
+        if key in OF_A_ROW
+    }
+    return Used(cells, left, words)
 
 
 def column_of(name: str, cells: Mapping[str, Cells], files: Mapping[str, Path], *, categorical: bool) -> Column:
