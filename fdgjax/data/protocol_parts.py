@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fdgjax.data.federation import Partition
-from fdgjax.data.given_splits import Parts, check_apart
+from fdgjax.data.given_splits import Parts, Splits, check_apart
 from fdgjax.data.heterogeneity import mixed_domains, skewed_labels
 from fdgjax.data.owners import Owners, owned_rows
 from fdgjax.data.sources.domains import Domains
@@ -112,37 +112,44 @@ def parts_of_clients(
         if data.splits is None:
             each.append((*hold_out(own, fraction=how.validation, rng=rng, whose=whose, groups=data.groups), nothing()))
         else:
-            each.append(given_parts(data, own, rng, whose, validation=how.validation))
+            each.append(given_parts(data.splits, own, rng, whose, groups=data.groups, validation=how.validation))
     train, validation, test = (list(column) for column in zip(*each, strict=True))
     return train, validation, test
 
 
 def given_parts(
-    data: Domains, rows: np.ndarray, rng: np.random.Generator, whose: str, *, validation: float = 0, test: float = 0
+    splits: Splits,
+    rows: np.ndarray,
+    rng: np.random.Generator,
+    whose: str,
+    *,
+    groups: np.ndarray | None,
+    validation: float = 0,
+    test: float = 0,
 ) -> Parts:
     """The given parts of these rows, whose domains are trained on.
 
     Args:
-      data: with splits. rng: draws what is not given. whose: the samples are, for error messages.
-      rows: positions, ascending.
+      splits: of all samples. rows: positions, ascending.
+      rng: draws what is not given. whose: the samples are, for error messages.
+      groups: int `[samples]`, see `fdgjax.data.groups`; None for samples that are not grouped.
       validation, test: fractions of the training samples that are held out instead if no row is for it; 0 for none.
 
     Raises:
       UserError: no training samples, groups that are torn apart, or like `hold_out`.
     """
-    assert data.splits is not None
-    train, held_out, tested = data.splits.of_source(rows)
+    train, held_out, tested = splits.of_source(rows)
     if not len(train):
         raise UserError(
             f"{whose} has {len(rows)} samples, of which the given splits have none for training; expected at least "
             "one; mend the splits, or exclude its domain"
         )
-    holding_out = partial(hold_out, rng=rng, whose=whose, groups=data.groups)
+    holding_out = partial(hold_out, rng=rng, whose=whose, groups=groups)
     if test and not len(tested):
         train, tested = holding_out(train, fraction=test)
     if validation and not len(held_out):
         train, held_out = holding_out(train, fraction=validation)
-    check_apart((train, held_out, tested), data.groups, whose)
+    check_apart((train, held_out, tested), groups, whose)
     return train, held_out, tested
 
 
@@ -198,7 +205,8 @@ def parts_of_domain(data: Domains, domain: int, how: SplitSpec) -> Parts:
     """A domain's training, validation and test samples; they depend on nothing but the domain and the seed."""
     rows, whose = rows_of_domain(data, domain), data.domain_names[domain]
     if data.splits is not None:
-        return given_parts(data, rows, generator(how, domain), whose, validation=how.validation, test=how.test)
+        rng, fractions = generator(how, domain), {"validation": how.validation, "test": how.test}
+        return given_parts(data.splits, rows, rng, whose, groups=data.groups, **fractions)
     groups = None if data.groups is None else data.groups[rows]
     train, validation, test = own_thirds(len(rows), domain, how, groups, whose)
     return rows[train], rows[validation], rows[test]
@@ -207,9 +215,10 @@ def parts_of_domain(data: Domains, domain: int, how: SplitSpec) -> Parts:
 def parts_of_owner(data: Domains, owners: Owners, rows: np.ndarray, how: SplitSpec) -> Parts:
     """An owner's training, validation and test samples, of its rows, from a stream of its own."""
     rng, whose = generator(how, int(owners.numbers[rows[0]]), purpose=6), client_words(data, rows, 0)
+    fractions = {"validation": how.validation, "test": how.test}
     if data.splits is not None:
-        return given_parts(data, rows, rng, whose, validation=how.validation, test=how.test)
-    return three_parts(rows, validation=how.validation, test=how.test, rng=rng, whose=whose, groups=data.groups)
+        return given_parts(data.splits, rows, rng, whose, groups=data.groups, **fractions)
+    return three_parts(rows, rng=rng, whose=whose, groups=data.groups, **fractions)
 
 
 def own_thirds(

@@ -123,7 +123,7 @@ def labelled_server(data: Domains, how: SplitSpec) -> Partition:
     train, held_out, test = parts_of_clients(data, dealt(data, clients, how, rng), how, rng)
     server = rows_of_domain(data, index)
     if data.splits is not None:
-        server, _, _ = given_parts(data, server, rng, how.server)
+        server, _, _ = given_parts(data.splits, server, rng, how.server, groups=data.groups)
     return Partition(train, held_out, test, unseen_samples(data, how)[0], server)
 
 
