@@ -19,6 +19,7 @@ from fdgjax.inference.classifier import (
     UNSEEN,
     Classifier,
     classifier_of,
+    client_number,
     features_of,
     in_compiled_batches,
     probabilities_of,
@@ -91,7 +92,7 @@ class Result:
         return self.built.data.domain_names
 
     def predict(
-        self, samples: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+        self, samples: Any, *, domain: str | None = None, client: int | str | None = None, seed: int | None = None
     ) -> np.ndarray:
         """The class of each sample, int64 `[n]`, or of a regression its number, float32 `[n]`, in the label's unit;
         arguments and errors as for `predict_proba`."""
@@ -100,7 +101,7 @@ class Result:
         return self.predict_proba(samples, domain=domain, client=client, seed=seed).argmax(axis=1)
 
     def predict_proba(
-        self, samples: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+        self, samples: Any, *, domain: str | None = None, client: int | str | None = None, seed: int | None = None
     ) -> np.ndarray:
         """The probabilities of the classes for each sample, float32 `[n, classes]`.
 
@@ -109,7 +110,8 @@ class Result:
             the same shape, in a table NaN where a value is missing, and a category's index.
           domain: selects the model of the client that holds this domain; None, or the unseen domain, selects the model
             for unseen domains (if there are several, their probabilities are averaged).
-          client: selects the model of this client, from 0; needed if several clients hold a domain.
+          client: selects the model of this client, by its number, from 0, or its name; needed if several clients hold
+            a domain.
           seed: one of the experiment's seeds; None for the first.
 
         Raises:
@@ -126,7 +128,7 @@ class Result:
         return self.computed(probabilities_of, samples, domain, client, seed)
 
     def features(
-        self, samples: Any, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+        self, samples: Any, *, domain: str | None = None, client: int | str | None = None, seed: int | None = None
     ) -> np.ndarray:
         """The input of the model's last layer for each sample, `[n, m]`; arguments as for `predict_proba`. If there are
         several models for an unseen domain, the features are the first model's.
@@ -140,7 +142,7 @@ class Result:
         return found
 
     def variables(
-        self, *, domain: str | None = None, client: int | None = None, seed: int | None = None
+        self, *, domain: str | None = None, client: int | str | None = None, seed: int | None = None
     ) -> list[Variables]:
         """The Flax variables of each predicting model, without those of frozen stages: one model for a client; for
         unseen domains one or, with some methods, several. Arguments as for `predict_proba`."""
@@ -151,7 +153,7 @@ class Result:
         of: Callable[[Classifier], Callable[[jax.Array], jax.Array]],
         samples: Any,
         domain: str | None,
-        client: int | None,
+        client: int | str | None,
         seed: int | None,
     ) -> np.ndarray:
         """Applies a classifier's function to samples; it is compiled at the first call for each model."""
@@ -161,7 +163,9 @@ class Result:
         computed: np.ndarray = in_compiled_batches(self.programs[key], found)
         return computed
 
-    def classifier(self, domain: str | None = None, client: int | None = None, seed: int | None = None) -> Classifier:
+    def classifier(
+        self, domain: str | None = None, client: int | str | None = None, seed: int | None = None
+    ) -> Classifier:
         """The predicting models as a `Classifier`; arguments as for `predict_proba`."""
         trained = of_seed(self.built, self.state, self.seed_records, seed)
         return classifier_of(trained, client_of(trained, domain, client))
@@ -187,16 +191,13 @@ class Result:
         return found
 
 
-def client_of(trained: TrainedRun, domain: str | None, client: int | None) -> int:
+def client_of(trained: TrainedRun, domain: str | None, client: int | str | None) -> int:
     """The number of the selected client, or `UNSEEN`; see `Result.predict_proba`."""
     data, count = trained.experiment.data, trained.clients
+    if client is not None and domain is not None:
+        raise UserError(f"client got {client} beside the domain '{domain}'; expected one of them")
     if client is not None:
-        if domain is not None or not 0 <= client < count:
-            raise UserError(
-                f"client got {client}{' beside a domain' if domain is not None else ''}; expected a number from 0 "
-                f"to {count - 1}, alone"
-            )
-        return client
+        return client_number(trained, client, "client")
     if domain is None or domain == trained.experiment.facts["target"]:
         return UNSEEN
     lookup("domain", domain, dict.fromkeys(data.domain_names))

@@ -36,14 +36,14 @@ import numpy as np
 from fdgjax.deploy.finished_model import refuse_deployment
 from fdgjax.evaluation.conformal import prediction_sets
 from fdgjax.inference.adapting import OF_RUN, adapted_predictor
-from fdgjax.inference.classifier import UNSEEN, Chosen
+from fdgjax.inference.classifier import Chosen
 from fdgjax.inference.images import Predictions, predict_decoded
 from fdgjax.inference.new_samples import NewSamples, samples_at
 from fdgjax.inference.predictor import Predictor, described, open_predictor
 from fdgjax.inference.program_use import SAMPLES
 from fdgjax.inference.safeguards import COVERAGE
 from fdgjax.run.records import Workdir
-from fdgjax.utils.command import command, parser_of, whole_number
+from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import csv_text, write_text
 
@@ -96,10 +96,9 @@ def add_run(parser: argparse.ArgumentParser, name: str, what: str) -> None:
     add("run", type=Path, metavar=name, help=what)
     add(
         "--client",
-        type=whole_number,
-        default=UNSEEN,
+        default="",
         metavar="K",
-        help="that client's model, from 0; else the unseen domain's",
+        help="that client's model, by its number, from 0, or its name; else the unseen domain's",
     )
     add("--seed", type=int, help="of a run with several seeds; else the first")
     add("--round", default="", metavar="R", help="last, selected or a number; else the selected one, if it is kept")

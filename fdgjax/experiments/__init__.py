@@ -10,7 +10,15 @@ from fdgjax.experiments.components import (
 )
 from fdgjax.experiments.evaluations import evaluation_settings
 from fdgjax.experiments.experiment import Experiment, build
-from fdgjax.experiments.facts import bytes_per_round, image_facts, method_facts, model_facts, owner_names, split_facts
+from fdgjax.experiments.facts import (
+    bytes_per_round,
+    client_names,
+    image_facts,
+    method_facts,
+    model_facts,
+    owner_names,
+    split_facts,
+)
 from fdgjax.experiments.model import fit_model, model_config, unsplit_encoding
 from fdgjax.experiments.outline import (
     DataDescription,
@@ -30,6 +38,7 @@ __all__ = [
     "build",
     "bytes_per_round",
     "check_method",
+    "client_names",
     "describe",
     "evaluation_settings",
     "fit_model",

@@ -41,10 +41,10 @@ from fdgjax.experiments.draft import Draft
 from fdgjax.experiments.evaluations import make_evaluation
 from fdgjax.experiments.facts import (
     bytes_per_round,
+    client_names,
     frozen_facts,
     method_facts,
     model_facts,
-    owner_names,
     privacy_facts,
     split_facts,
 )
@@ -266,7 +266,7 @@ def known_facts(
         **method_facts(config),
         **split_facts(draft.data, draft.split_specs[0]),
         "clients": clients,
-        **({"owners": names} if (names := owner_names(draft.data, draft.parts[0])) else {}),
+        **({"client_names": names} if (names := client_names(draft.data, draft.parts)) else {}),
         "domains": list(draft.data.domain_names),
         **model_facts(draft.model),
         "parameters": needed.parameters,

@@ -56,6 +56,25 @@ def owner_names(data: Domains, part: Partition) -> list[str]:
     return [] if data.owners is None else [data.owners.names[data.owners.numbers[rows[0]]] for rows in part.train]
 
 
+def client_names(data: Domains, parts: Sequence[Partition]) -> list[str]:
+    """The names of the clients, in the order of their numbers: of their owners, or of the one domain that each holds
+    alone. None if clients are others, or are not the same with every seed.
+
+    Args:
+      data: the data. parts: each seed's split of them.
+    """
+    each = [owner_names(data, part) or held_alone(data, part) for part in parts]
+    return each[0] if all(names == each[0] for names in each) else []
+
+
+def held_alone(data: Domains, part: Partition) -> list[str]:
+    """The domain of each client, where each has one that no other has; else none. Shots of the target, which are no
+    validation samples, do not count."""
+    each = [np.unique(data.domains[rows]) for rows in part.validation]
+    alone = len(np.unique(np.concatenate(each))) == len(each) and all(len(own) == 1 for own in each)
+    return [data.domain_names[int(own[0])] for own in each] if alone else []
+
+
 def image_facts(data: Domains, part: Partition) -> dict[str, Any]:
     """How many images are behind a seed's accuracies, for their intervals.
 

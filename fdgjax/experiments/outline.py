@@ -26,6 +26,7 @@ from fdgjax.experiments.components import (
     on_callers_mesh,
 )
 from fdgjax.experiments.experiment import Experiment
+from fdgjax.experiments.facts import client_names
 from fdgjax.experiments.model import fit_model, keeps_features, model_config
 from fdgjax.methods import METHODS
 from fdgjax.models.frozen import Trunk, check_content, trunk_content
@@ -44,6 +45,7 @@ class DataDescription(NamedTuple):
     tables: the shape of each table of positions by its name, `(rows, longest)`, as one seed is trained.
     content: what tells the data from others (`content_digest`), in a run's folder; '' in those of before that entry.
     trunk: the same of frozen stages from a file (`Trunk.content`).
+    client_names: the names of the clients, in the order of their numbers, as far as they have some.
     """
 
     class_names: tuple[str, ...]
@@ -59,6 +61,7 @@ class DataDescription(NamedTuple):
     label_scales: Sequence[LabelScale | None] = (None,)
     content: str = ""
     trunk: str = ""
+    client_names: tuple[str, ...] = ()
 
     @property
     def numeric(self) -> bool:
@@ -105,6 +108,7 @@ def describe(experiment: Experiment, member: slice = slice(None)) -> DataDescrip
         encodings=experiment.encodings[member],
         label_scales=experiment.label_scales[member],
         trunk=trunk_content(experiment.trunk),
+        client_names=tuple(client_names(data, experiment.parts[member])),
     )
 
 
@@ -126,6 +130,7 @@ def to_description(plain: Mapping[str, Any]) -> DataDescription:
         label_scales=[one and LabelScale(*map(np.float32, one)) for one in plain.get("label_scales", (None,))],
         content=plain.get("content", ""),
         trunk=plain.get("trunk", ""),
+        client_names=tuple(plain.get("client_names", ())),
     )
 
 

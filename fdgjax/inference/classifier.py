@@ -19,7 +19,7 @@ from fdgjax.experiments import Outline
 from fdgjax.inference.safeguards import Safeguards, features_in, kept_safeguards, safeguards_of
 from fdgjax.inference.temperature import fit_temperature, probabilities_at
 from fdgjax.inference.trained_run import TrainedModels, TrainedRun, open_models, open_trained, unstacked
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, printable
 
 LOGGER = logging.getLogger(__name__)
 
@@ -88,14 +88,14 @@ class Classifier(NamedTuple):
 class Chosen(NamedTuple):
     """Which of a run's models.
 
-    client: whose it is, or `UNSEEN`. seed: one of the run's seeds; None for the first.
+    client: whose it is, by its number or name; '' for the unseen domain's. seed: one of the run's; None for the first.
     round_: the round whose state it is, see `fdgjax.inference.kept_rounds.kept_state`; '' for the selected one.
     data_dir: folder of the data, if it has moved since the run.
     calibrated: whether to divide the logits by a temperature fitted on the run's validation data.
     guarded: whether it must have safeguards; if the run keeps none for it, they are measured on the data.
     """
 
-    client: int = UNSEEN
+    client: str = ""
     seed: int | None = None
     round_: str = ""
     data_dir: str = ""
@@ -114,7 +114,7 @@ def open_classifier(run: Path, chosen: Chosen = BY_DEFAULT) -> Classifier:
       UserError: no run, no such client, seed or round, a method that learns without labels, or no labelled data to
         calibrate with, or a regression, of which nothing is calibrated.
     """
-    client, calibrated, guarded = chosen.client, chosen.calibrated, chosen.guarded
+    calibrated, guarded = chosen.calibrated, chosen.guarded
     where = (chosen.data_dir, chosen.seed, chosen.round_)
     models = open_models(run, *where)
     if models.outline.data.numeric and (calibrated or guarded):
@@ -122,7 +122,9 @@ def open_classifier(run: Path, chosen: Chosen = BY_DEFAULT) -> Classifier:
             f"{run} is a run of a regression, which predicts numbers without probabilities; expected no "
             f"{'--calibrated' if calibrated else 'sets of classes or distances'}"
         )
-    found, kept = checked_classifier(models, run, client), kept_safeguards(models, run) if client == UNSEEN else None
+    found = checked_classifier(models, run, chosen.client)
+    client = found.client
+    kept = kept_safeguards(models, run) if client == UNSEEN else None
     if kept is None and (calibrated or guarded):
         whole = open_trained(run, *where)
         if guarded:
@@ -143,16 +145,27 @@ def with_temperature(classifier: Classifier, temperature: float, samples: int) -
     return classifier._replace(temperature=temperature, fitted_to=samples)
 
 
-def checked_classifier(trained: TrainedModels, run: Path, client: int) -> Classifier:
-    """`classifier_of`; raises a `UserError` for a method without labels, or a client that the run lacks."""
+def checked_classifier(trained: TrainedModels, run: Path, client: str) -> Classifier:
+    """`classifier_of` a client by its number or name, or for an unseen domain, ''; raises a `UserError` for a method
+    without labels, or a client that the run lacks."""
     if not trained.learns_labels:
         raise UserError(
             f"{run} is a run of '{trained.outline.config.method.name}', which learns without labels and knows no "
             "classes; expected one of a method that classifies"
         )
-    if client != UNSEEN and not 0 <= client < trained.clients:
-        raise UserError(f"--client got {client}; expected a number from 0 to {trained.clients - 1}")
-    return classifier_of(trained, client)
+    return classifier_of(trained, client_number(trained, client, "--client") if client else UNSEEN)
+
+
+def client_number(trained: TrainedModels, client: int | str, key: str) -> int:
+    """The number of a client, given by its name or by its number; raises a `UserError` if the run has none such. key:
+    how it is given, in words."""
+    names, word = trained.outline.data.client_names, str(client)
+    if word in names:
+        return names.index(word)
+    if not word.isdecimal() or int(word) >= trained.clients:
+        named = f", or one of {', '.join(names)}" if names else ""
+        raise UserError(printable(f"{key} got {word}; expected a number from 0 to {trained.clients - 1}{named}"))
+    return int(word)
 
 
 def classifier_of(trained: TrainedModels, client: int) -> Classifier:

@@ -82,10 +82,11 @@ def weights_over_seeds(run: Run) -> dict[str, np.ndarray]:
 def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
     """Each client's weight against rounds, of runs whose weights change (hFedF v2, figure 5a)."""
     panels: list[OpenPanel] = []
-    most = 0
+    most, named = 0, set[tuple[str, ...]]()
     for run in runs:
         for name, table in weights_over_seeds(run).items():
             most = max(most, table.shape[1])
+            named.add(names_of_clients(run))
             took_part = next(len(seed.records[0]["participants"]) for seed in run.seeds if seed.records)
             with sheet() as (drawing, axes):
                 for client, weights in enumerate(table.T):
@@ -94,14 +95,22 @@ def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
                 round_axis(axes)
                 axes.set_ylabel("weight of each client")
                 title = ", ".join([run.label, run.panel, *([name] if name != "weights" else [])])
-                legend = tuple(client_keys(table.shape[1]))
+                legend = tuple(client_keys(table.shape[1], names_of_clients(run)))
                 panels.append(OpenPanel(title, run.name, f"weights-{len(panels)}", drawing, axes, legend))
-    return Figure(panels_of(panels), client_keys(most)) if panels else None
+    return Figure(panels_of(panels), client_keys(most, *named if len(named) == 1 else ())) if panels else None
 
 
-def client_keys(clients: int) -> list[Key]:
-    """The legend of so many clients; nothing for more than `MOST_NAMED`."""
-    return [Key(f"client {i}", i) for i in range(clients)] if clients <= MOST_NAMED else []
+def names_of_clients(run: Run) -> tuple[str, ...]:
+    """The names of a run's clients, as far as its description has them."""
+    return next((folder.data.client_names for folder in run.folders if folder.data), ())
+
+
+def client_keys(clients: int, names: Sequence[str] = ()) -> list[Key]:
+    """The legend of so many clients, by their names if they have some; nothing for more than `MOST_NAMED`."""
+    if clients > MOST_NAMED:
+        return []
+    found = names if len(names) == clients else [f"client {i}" for i in range(clients)]
+    return [Key(name, number) for number, name in enumerate(found)]
 
 
 def discard_rate_figure(runs: Sequence[Run]) -> Figure | None:

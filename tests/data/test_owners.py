@@ -18,6 +18,7 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.arrays import content_digest
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import load_data
+from fdgjax.experiments import client_names, describe
 from fdgjax.run.description import histogram
 from fdgjax.utils.errors import UserError
 from tests.data.sources.test_tables import loaded, written
@@ -92,6 +93,16 @@ def test_an_owner_of_several_domains_is_one_client_and_its_share_of_the_target_i
     assert names_of(data, split(data, target="south")) == [{"a"}, {"b"}]
 
 
+def test_a_client_has_the_name_of_a_domain_that_it_alone_has() -> None:
+    data = domains_of(SIZES)
+    alone = split(data, shots=2)
+    assert client_names(data, [alone, split(data, seed=1)]) == ["east", "north", "south"]
+    assert client_names(data, [split(data, "every_domain", target="")]) == list(NAMES)
+    assert client_names(data, [split(data, clients=4)]) == []
+    assert client_names(data, [split(data, domains_per_client=2)]) == []
+    assert client_names(data, [alone, alone._replace(validation=alone.validation[::-1])]) == []
+
+
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
@@ -143,7 +154,8 @@ def test_a_run_names_its_owners_and_goes_on_with_the_same_alone() -> None:
     made = fdgjax.experiment("fedavg", data=data, target="p", devices=1, rounds=1).built
     assert [len(rows) for rows in made.parts[0].train] == [18] * 4
     assert [line.split()[0] for line in histogram(made).splitlines()] == ["client", "q-0", "q-1", "r-0", "r-1"]
-    assert made.facts["owners"] == ["q-0", "q-1", "r-0", "r-1"]
+    assert made.facts["client_names"] == ["q-0", "q-1", "r-0", "r-1"]
+    assert describe(made).client_names == ("q-0", "q-1", "r-0", "r-1")
     own = owned(0, 3)
     assert own.owners is not None
     other = own._replace(owners=own.owners._replace(names=("site0", "site1", "siteX")))

@@ -45,13 +45,17 @@ def test_images_have_a_class_and_probabilities(
         own.append(table(capsys.readouterr().out))
     assert not np.allclose(own[0], own[1], atol=1e-3)
     np.testing.assert_allclose(np.mean(own, axis=0), table(unseen), atol=1e-5)
+    assert predict.main(["predict", *words, "--client", "r30"]) == 0
+    np.testing.assert_array_equal(table(capsys.readouterr().out), own[2])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--client", "7"], "--client got 7; expected a number from 0 to 4"),
+        (["--client", "7"], "--client got 7; expected a number from 0 to 4, or one of r0, r15, r30, r60, r75"),
+        (["--client", "r45"], "--client got r45; expected a number"),
+        (["--client", "-1"], "--client got -1; expected a number"),
         (["--seed", "3"], "--seed got 3; expected one of the run's seeds, 0 to 0"),
     ],
 )

@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 from fdgjax.evaluation.number_figures import NUMBER_HEADLINES
 from fdgjax.evaluation.probability_figures import figure_headlines
 from fdgjax.evaluation.statistics import by_point
+from fdgjax.experiments import DataDescription
 from fdgjax.inference.client_models import layer_distances
 from fdgjax.report.domain_figures import unseen_domains
 from fdgjax.report.drawing import (
@@ -210,6 +211,20 @@ def test_seeds_need_not_have_drawn_the_same_clients(runs: list[Run]) -> None:
     figure = aggregation_weights([run])
     assert figure is not None
     assert [key.name for key in figure.legend] == [f"client {i}" for i in range(4)]
+
+
+def test_clients_with_names_are_called_by_them(runs: list[Run]) -> None:
+    names = ("one", "two", "three", "four")
+    data = DataDescription(("a", "b"), names, "", (2,), 4, (9, 2), {}, client_names=names)
+    named = runs[0]._replace(folders=[folder._replace(data=data) for folder in runs[0].folders])
+    for run, wanted in ((named, names), (runs[0], tuple(f"client {i}" for i in range(4)))):
+        figure = aggregation_weights([run])
+        assert figure is not None
+        assert tuple(key.name for key in figure.legend) == wanted
+        assert [key.name for panel in figure.panels for key in panel.legend or ()] == [*wanted] * len(figure.panels)
+    both = aggregation_weights([named, runs[0]])
+    assert both is not None
+    assert both.legend[0].name == "client 0", "panels with other names have one legend"
 
 
 def test_calibration_is_summed_over_seeds(runs: list[Run]) -> None:
