@@ -8,7 +8,6 @@ import numpy as np
 
 from fdgjax.config import Config, completed, experiment_identity, from_plain, to_plain
 from fdgjax.config.privacy import in_round, refuse_leaks
-from fdgjax.config.robustness import refuse_attack
 from fdgjax.contract import Execution, Method, Setup
 from fdgjax.data.columns import Column, layout_of
 from fdgjax.data.encoding import Encoding, unstandardised
@@ -16,9 +15,9 @@ from fdgjax.data.encoding import from_plain as encoding_from_plain
 from fdgjax.data.encoding import to_plain as encoding_to_plain
 from fdgjax.data.federation import Federation, Rows, on_device
 from fdgjax.data.groups import numbered, one_of_each
-from fdgjax.data.numeric_labels import TASKS
-from fdgjax.data.protocols import PROTOCOLS, Protocol
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
+from fdgjax.deploy.deployable import check_deployable
 from fdgjax.engine.privacy import check_accountant
 from fdgjax.engine.round import RoundPlan
 from fdgjax.evaluation.probability_figures import computed_alone
@@ -32,7 +31,7 @@ from fdgjax.experiments import (
     model_config,
     unsplit_encoding,
 )
-from fdgjax.methods import METHODS, Entry
+from fdgjax.methods import METHODS
 from fdgjax.models.client_model import ClientModel
 from fdgjax.models.frozen import check_content
 from fdgjax.models.pretrained.convert import read_weights
@@ -188,57 +187,6 @@ def from_words(words: str, *, earlier: bool = False) -> Terms:
     )
 
 
-def check_deployable(terms: Terms, entry: Entry, protocol: Protocol) -> None:
-    """Raises a `UserError` for what is simulated, but not deployed.
-
-    Args:
-      terms: with the experiment's config.
-      entry: of its method.
-      protocol: its protocol.
-    """
-    config = terms.config
-    refuse_attack(config)
-    if config.privacy.unit == "client" and config.privacy.where != "server":
-        raise UserError(
-            f"config.privacy.where got '{config.privacy.where}', but the server sees each message, which has a share "
-            "of the noise alone; expected server, which is then trusted, or config.privacy.unit=sample"
-        )
-    if TASKS[config.task].numeric:
-        raise UserError(
-            f"config.task got {config.task}, but parties exchange no sums of labels to standardise them by; expected "
-            "classification: regression is simulated, not deployed"
-        )
-    rule, by_figure, figure = config.selection.partition(":")
-    if by_figure and (rule != "validation" or figure not in terms.figures):
-        raise UserError(
-            f"config.selection got '{config.selection}', whose figure is computed from samples of all parties at once; "
-            "expected validation with a figure that each computes of its own, such as validation:auroc, or without"
-        )
-    for key in ("split", "owner"):
-        if got := getattr(config.data, key):
-            raise UserError(
-                f"config.data.{key} got '{got}', but each party is a client and says what it holds out, by held_out in "
-                "its node-config; expected '' in a deployment"
-            )
-    if config.data.shots:
-        raise UserError(
-            f"config.data.shots got {config.data.shots}, but no party gives samples to another; expected 0 in a "
-            "deployment"
-        )
-    if config.seeds > 1:
-        raise UserError(f"config.seeds got {config.seeds}; expected 1: a deployment trains one model")
-    if config.model.frozen_copies:
-        raise UserError(
-            f"config.model.frozen_copies got {config.model.frozen_copies}; expected 0: parties keep no features, and "
-            "augment in each step"
-        )
-    if protocol.labelled_server and entry.protocol != "labelled_server":
-        raise UserError(
-            f"'{entry.name}' with the protocol labelled_server has pseudo-labels from a model trained before the "
-            "first round, which is not deployed; expected a method of that protocol, such as ssfl, or labels at clients"
-        )
-
-
 def agree(terms: Terms) -> Agreed:
     """Builds the method for these terms; needs no samples.
 
@@ -249,7 +197,7 @@ def agree(terms: Terms) -> Agreed:
     config = terms.config
     entry, protocol = METHODS[config.method.name], PROTOCOLS[config.data.protocol]
     check_method(config, entry, protocol)
-    check_deployable(terms, entry, protocol)
+    check_deployable(config, terms.figures, entry, protocol)
     chosen = model_config(config.model, entry)
     weights = read_weights(chosen.pretrained, chosen.name, chosen.unit) if chosen.pretrained else None
     nothing = as_data(no_samples(terms), terms)
