@@ -21,7 +21,7 @@ import numpy as np
 from rich.table import Table
 
 from fdgjax.cli.predict import add_run, check_output, chosen_of
-from fdgjax.config.schema import DataConfig
+from fdgjax.config.data_keys import DataConfig
 from fdgjax.data.groups import NoGroupError
 from fdgjax.data.sources.loading import TABLE_DATA
 from fdgjax.deploy.finished_model import refuse_deployment

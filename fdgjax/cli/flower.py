@@ -28,8 +28,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdgjax.config.command_line import joined_words, parse
+from fdgjax.config.data_keys import DataConfig
 from fdgjax.config.register import REGISTERED, provenance
-from fdgjax.config.schema import Config, DataConfig
+from fdgjax.config.schema import Config
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import categories_of, of_texts
 from fdgjax.data.sources.loading import FROM_FILES, TABLE_DATA

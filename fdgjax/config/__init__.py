@@ -1,11 +1,11 @@
 """An experiment as data: the typed config, its command-line parsing, presets and checks."""
 
+from fdgjax.config.data_keys import DataConfig
 from fdgjax.config.make import changed_keys, completed, from_plain, make_config, read_config, resolved
 from fdgjax.config.schema import (
     INCIDENTAL,
     AttackConfig,
     Config,
-    DataConfig,
     DefenceConfig,
     ModelConfig,
     experiment_identity,

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from flax.traverse_util import flatten_dict
 
 from fdgjax.aggregation.robust import ROBUST
+from fdgjax.config.data_keys import DataConfig
 from fdgjax.config.privacy import check_privacy
 from fdgjax.config.robustness import check_attack_acts, defence_of
-from fdgjax.config.schema import AttackConfig, Config, DataConfig
+from fdgjax.config.schema import AttackConfig, Config
 from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.layouts import LAYOUTS
