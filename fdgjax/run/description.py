@@ -9,7 +9,6 @@ from fdgjax.experiments import Experiment, owner_names
 from fdgjax.methods import METHODS
 from fdgjax.utils.errors import printable
 from fdgjax.utils.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
-from fdgjax.utils.words import words_of
 
 
 def labels_with_frozen(experiment: Experiment) -> dict[str, str]:
@@ -58,7 +57,8 @@ def notes(experiment: Experiment) -> list[str]:
     given = np.concatenate([*parts.train, *parts.validation, *parts.test, parts.target, parts.server])
     unused = np.ones(len(data.domains), bool) if data.splits is None else data.splits.used.copy()
     unused[given] = False
-    left_out = {experiment.config.data.target, *words_of(experiment.config.data.excluded)}
+    how = experiment.split_specs[0]
+    left_out = {how.target, how.server, *how.excluded}
     lost = by_name(data.domain_names, data.domains[unused], left_out)
     lines = []
     if lost:
