@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import fdgjax
+from fdgjax.api.trainer import lending
 from fdgjax.data.federation import Partition
 from fdgjax.data.groups import numbered
 from fdgjax.data.owners import owners_of
@@ -18,7 +19,9 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.arrays import content_digest
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import load_data
+from fdgjax.experiments import build
 from fdgjax.run.description import histogram
+from fdgjax.run.summaries import Timings, summaries
 from fdgjax.utils.errors import UserError
 from tests.data.sources.test_tables import loaded, written
 from tests.data.test_given_splits import drawn
@@ -148,3 +151,19 @@ def test_a_run_names_its_owners_and_goes_on_with_the_same_alone() -> None:
     assert own.owners is not None
     other = own._replace(owners=own.owners._replace(names=("site0", "site1", "siteX")))
     assert len({content_digest(each) for each in (own, other, own._replace(owners=None))}) == 3
+
+
+def test_runs_in_one_program_name_their_own_owners() -> None:
+    """Who comes first depends on the unseen domain; runs with other numbers of clients train alone."""
+    data = domains_of(SIZES)
+    words = np.array([["a", "b"], ["b", "c"], ["c", "a"], ["a", "b"]])[data.domains, np.arange(160) % 2]
+    with lending({"own": data._replace(owners=owners_of(words))}):
+        one, other = (
+            fdgjax.experiment("fedavg:arrays", data__name="own", target=out, devices=1).config
+            for out in ("west", "east")
+        )
+        found = summaries(build(one, [other]), [[]] * 2, Timings(1.0, 1.0, 0))
+        assert [each["owners"] for each in found] == [["a", "b", "c"], ["b", "c", "a"]]
+    uneven = data._replace(owners=owners_of(np.array(["a", "b", "b", "c"])[data.domains]))
+    with lending({"own": uneven}), pytest.raises(UserError, match="one program: their clients are not equally many"):
+        build(one, [other])
