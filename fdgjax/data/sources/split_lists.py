@@ -7,7 +7,7 @@ read. What a list is for is a word of its name.
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +22,13 @@ LABEL = re.compile(r"\s+-?\d+$")
 """The label behind a path."""
 
 
-def listed_splits(names: Sequence[str], folder: str) -> Splits:
+def listed_splits(names: Sequence[str], folder: str, own: Callable[[str], str] = str) -> Splits:
     """What images are for, by the lists in a folder; other files there are no lists.
 
     Args:
       names: of the images, `<domain>/<class>/<file>`.
       folder: with the lists, `*.txt`.
+      own: the name of a domain or class in `names`, of a release's folder (`FolderLayout.own`).
 
     Raises:
       UserError: no folder, no list, one that is no text or for two splits by its name, an image both for training and
@@ -45,7 +46,7 @@ def listed_splits(names: Sequence[str], folder: str) -> Splits:
     each = {field: np.zeros(len(names), bool) for field in Splits._fields}
     foreign = list[str]()
     for path, field in lists.items():
-        listed = paths_in(path)
+        listed = paths_in(path, own)
         each[field][[places[name] for name in listed if name in places]] = True
         foreign += [name for name in listed if name not in places]
     found = Splits(**each)
@@ -64,14 +65,16 @@ def listed_splits(names: Sequence[str], folder: str) -> Splits:
     return found
 
 
-def paths_in(path: Path) -> list[str]:
-    """The ends `<domain>/<class>/<file>` of a list's paths; raises a `UserError` if it cannot be read as text."""
+def paths_in(path: Path, own: Callable[[str], str]) -> list[str]:
+    """The ends `<domain>/<class>/<file>` of a list's paths; own: see `listed_splits`. Raises a `UserError` if it cannot be
+    read as text."""
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise UserError(f"the list {path} is no text in UTF-8 ({error}); expected a path in each line") from error
     paths = (LABEL.sub("", line.strip()) for line in lines if line.strip())
-    return ["/".join(one.replace("\\", "/").split("/")[-3:]) for one in paths]
+    ends = (one.replace("\\", "/").split("/")[-3:] for one in paths)
+    return ["/".join([*map(own, folders), file]) for *folders, file in ends]
 
 
 def say_listed(found: Splits, root: Path, foreign: Sequence[str]) -> None:

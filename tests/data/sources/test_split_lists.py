@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.loading import load_data
 from fdgjax.data.sources.split_lists import listed_splits
 from fdgjax.utils.errors import UserError
@@ -76,3 +77,19 @@ def test_images_are_matched_with_their_lists(tmp_path: Path) -> None:
     for part, colour in zip(data.splits, colours.values(), strict=True):
         assert part.sum() == 8
         assert (np.asarray(data.inputs)[part] == colour).all()
+
+
+def test_lists_may_spell_folders_as_releases_do(tmp_path: Path) -> None:
+    """`Caltech/backpack` of one release is `caltech/back_pack` here, and lists of one fit the images of another."""
+    layout, lists = LAYOUTS["office_caltech10"], ""
+    for domain in ("Caltech", "amazon", "dslr", "webcam"):
+        for label in layout.classes:
+            file = tmp_path / "images" / domain / label.replace("back_pack", "backpack") / "1.png"
+            file.parent.mkdir(parents=True)
+            Image.new("RGB", (4, 4)).save(file)
+            lists += f"{domain}/{label}/1.png\n{file}\n"
+    written(tmp_path, {"train.txt": lists})
+    images, cache = str(tmp_path / "images"), str(tmp_path / "cache")
+    data = load_data("office_caltech10", data_dir=images, cache_dir=cache, image_size=4, split=str(tmp_path))
+    assert data.splits is not None
+    assert data.splits.train.all()
