@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,6 +129,8 @@ def test_columns_names_and_arrays_say_whose_samples_are(tmp_path: Path) -> None:
     assert [column.name for column in tables.columns] == ["age"]
     with pytest.raises(UserError, match=r"x.csv has no 'site' in line 2; expected an owner in each row"):
         loaded(written(tmp_path, {"x.csv": rows.replace("40,b", "40,")}), owner="site")
+    with pytest.raises(UserError, match=r"x.csv has no 'site' in line 3; expected an owner in each row"):
+        loaded(written(tmp_path, {"x.csv": rows.replace("a,", "?,")}), owner="site", missing=("?",))
     for domain in "xy":
         for number in range(4):
             file = tmp_path / "images" / domain / "ab"[number % 2] / f"s{number // 2}-{number}.png"
@@ -138,6 +142,30 @@ def test_columns_names_and_arrays_say_whose_samples_are(tmp_path: Path) -> None:
     assert images.owners.names == ("s0", "s1")
     with pytest.raises(UserError, match=r"config.data.owner got '\^t', which is not found in the names of 8 of 8"):
         load(owner="^t")
+
+
+def test_an_owner_is_the_same_in_files_of_all_kinds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A column of whole numbers is one of decimal ones where a value was missing once; no two long numbers are one."""
+    labels = ["no", "yes", "no"]
+    for name, sites in (
+        ("p", [1, 2, 30]),
+        ("q", [1.0, 2.0, 30.0]),
+        ("r", pa.array(["1", "2", "A"]).dictionary_encode()),
+    ):
+        pq.write_table(pa.table({"age": [1, 2, 3], "sick": labels, "site": sites}), tmp_path / f"{name}.parquet")
+    for name, sites in (("s", "1.0 2. 02"), ("t", "90071992547409921 90071992547409922 1.10"), ("u", "a 2 2")):
+        each = zip(labels, sites.split(), strict=True)
+        written(tmp_path, {f"{name}.csv": "age,sick,site\n" + "".join(f"3,{label},{site}\n" for label, site in each)})
+    found = loaded(tmp_path, owner="site").owners
+    assert found is not None
+    expected = "1 2 30, 1 2 30, 1 2 A, 1 2 02, 90071992547409921 90071992547409922 1.10, a 2 2"
+    assert [found.names[one] for one in found.numbers] == expected.replace(",", "").split()
+    assert "'A' and 'a' own samples, two clients whose names differ in capitals or the form of accents" in caplog.text
+
+
+def test_each_owner_has_a_name() -> None:
+    with pytest.raises(UserError, match="1 of 3 samples have an owner without a name; expected a name for each"):
+        owners_of(["a", " ", "b"])
 
 
 def test_a_run_names_its_owners_and_goes_on_with_the_same_alone() -> None:

@@ -66,8 +66,8 @@ def listed_splits(names: Sequence[str], folder: str, own: Callable[[str], str] =
 
 
 def paths_in(path: Path, own: Callable[[str], str]) -> list[str]:
-    """The ends `<domain>/<class>/<file>` of a list's paths; own: see `listed_splits`. Raises a `UserError` if it cannot be
-    read as text."""
+    """The ends `<domain>/<class>/<file>` of a list's paths; own: see `listed_splits`. Raises a `UserError` if it cannot
+    be read as text."""
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
