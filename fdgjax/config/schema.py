@@ -8,6 +8,7 @@ from typing import Any
 from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
+from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.engine.exposure import EXPOSURES
@@ -336,4 +337,6 @@ PLACES = ("dir", "cache_dir")
 def experiment_identity(plain: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a plain config that identifies the experiment."""
     own = {key: value for key, value in plain.items() if key not in LOGGING_KEYS}
-    return {**own, "data": {key: value for key, value in plain["data"].items() if key not in PLACES}}
+    # A folder with lists of images is a place, too: what they say is in the digest of the data.
+    places = (*PLACES, "split") if plain["data"]["name"] in LAYOUTS else PLACES
+    return {**own, "data": {key: value for key, value in plain["data"].items() if key not in places}}

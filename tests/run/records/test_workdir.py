@@ -1,5 +1,6 @@
 """A folder belongs to one experiment and, while it trains, to one process; what is damaged there is noticed."""
 
+import contextlib
 import dataclasses
 import errno
 import os
@@ -26,6 +27,7 @@ from fdgjax.run.records import (
     write_summary,
 )
 from fdgjax.run.records.workdir import seed_workdir
+from fdgjax.run.reopen import config_of
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import CHECKSUM, Damaged, read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
@@ -88,6 +90,30 @@ def test_a_folder_that_another_process_begins_during_the_look_is_a_runs(
     monkeypatch.setattr(Path, "iterdir", late)
     check_place(path)
     assert Workdir(path).config.exists(), "it was begun in between"
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "moved", "place"),
+    [
+        ("folder", "data", True, "new"),
+        ("pacs", "data/lists/random", True, "new/lists/random"),
+        ("pacs", "lists", True, "lists"),
+        ("table", "fold", False, "fold"),
+    ],
+)
+def test_lists_of_images_may_move_as_data_may(
+    name: str, split: str, moved: bool, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they say is in the digest of the data; a column's name stays what it is."""
+    monkeypatch.chdir(tmp_path)
+    config = read_config(make_config("fedavg", name))
+    where = dataclasses.replace(config.data, dir="data", split=split)
+    config = dataclasses.replace(config, data=where)
+    open_workdir(tmp_path / "run", config)
+    assert config_of(tmp_path / "run", "new").data == dataclasses.replace(where, dir="new", split=place)
+    other = dataclasses.replace(config, data=dataclasses.replace(where, dir="elsewhere", split="part"))
+    with contextlib.nullcontext() if moved else pytest.raises(UserError, match="split is fold there and"):
+        open_workdir(tmp_path / "run", other)
 
 
 def test_the_lock_of_a_killed_process_does_not_block(config: Config, tmp_path: Path) -> None:
