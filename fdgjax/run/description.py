@@ -51,8 +51,9 @@ def histogram(experiment: Experiment) -> str:
 
 
 def notes(experiment: Experiment) -> list[str]:
-    """What the table of samples does not show, one line each: samples of the training domains that no client has, and
-    classes that are tested and that nobody trains on; of the first seed."""
+    """What the table of samples does not show, one line each: samples of the training domains that no client has,
+    domains of which no client has samples for tests where others do, and classes that are tested and that nobody trains
+    on; of the first seed."""
     data, parts = experiment.data, experiment.parts[0]
     given = np.concatenate([*parts.train, *parts.validation, *parts.test, parts.target, parts.server])
     unused = np.ones(len(data.domains), bool) if data.splits is None else data.splits.used.copy()
@@ -66,6 +67,9 @@ def notes(experiment: Experiment) -> list[str]:
             f"no client has {lost}: fewer clients than domains, each of which is dealt to one; "
             "config.data.homogeneity=0 deals the samples of all, config.data.clients=0 takes a client for each"
         )
+    held, tested = (np.unique(data.domains[np.concatenate(rows)]) for rows in (parts.validation, parts.test))
+    if untested := ", ".join(data.domain_names[place] for place in np.setdiff1d(held, tested) if len(tested)):
+        lines.append(f"no client has samples of {untested} for tests: it has no accuracy of its own, as others have")
     if not data.numeric and not METHODS[experiment.config.method.name].unlabelled:
         learnt = np.unique(data.labels[parts.server if len(parts.server) else np.concatenate(parts.train)])
         tested = data.labels[np.concatenate([parts.target, *parts.test])]
