@@ -61,7 +61,7 @@ def listed_splits(names: Sequence[str], folder: str, own: Callable[[str], str] =
             f"the lists in {root} have {both.size:,} image(s) both for training and for validation, such as "
             f"{printable(names[both[0]])}; expected each in one of them"
         )
-    say_listed(found, root, foreign)
+    say_listed(found, root, list(dict.fromkeys(foreign)))
     return found
 
 

@@ -20,7 +20,7 @@ def test_lists_of_any_writing_are_read(tmp_path: Path, caplog: pytest.LogCapture
         "art_train_kfold.txt": "art/dog/1.jpg 1\n/home/someone/PACS/art/Alarm Clock/1.jpg\t12\n\n",
         "art_crossval_kfold.txt": "\ufeffart/dog/2.jpg 1\r\n",
         "photo_train.txt": "PACS\\photo\\dog\\1 2.jpg\nphoto/cat/9.jpg 3\n",
-        "photo_test.txt": "photo/dog/1 2.jpg 0\n",
+        "photo_test.txt": "photo/dog/1 2.jpg 0\nphoto/cat/9.jpg 3\n",
         "classes.txt": "dog\n",
         "train.csv": "photo/dog/3.jpg\n",
     }
