@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fdgjax.data.given_splits import EXPECTED, Splits, field_in
-from fdgjax.data.sources.listing import is_folder, list_folder
+from fdgjax.data.sources.listing import is_folder, list_whole
 from fdgjax.data.sources.source import read_bytes
 from fdgjax.utils.errors import UserError, printable
 
@@ -31,14 +31,14 @@ def listed_splits(names: Sequence[str], folder: str, own: Callable[[str], str] =
       own: the name of a domain or class in `names`, of a release's folder (`FolderLayout.own`).
 
     Raises:
-      UserError: no folder, no list, one that is no text or for two splits by its name, an image both for training and
-        validation, or lists without any of the images.
+      UserError: no folder, no list, a broken link, a list that is no text or for two splits by its name, an image both
+        for training and validation, or lists without any of the images.
     """
     root = Path(folder).expanduser().absolute()
     expected = f"a folder with lists of images such as photo_train.txt, whose names have {EXPECTED}"
     if not is_folder(root):
         raise UserError(f"no folder {root} (config.data.split); expected {expected}")
-    lists = {path: field_in(path.stem) for path in list_folder(root).others if path.suffix.lower() == ".txt"}
+    lists = {path: field_in(path.stem) for path in list_whole(root).others if path.suffix.lower() == ".txt"}
     lists = {path: field for path, field in lists.items() if field}
     if not lists:
         raise UserError(f"{root} has no lists (config.data.split); expected {expected}")

@@ -58,6 +58,10 @@ def test_what_is_no_folder_or_no_text_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"the list .*train\.txt is no text in UTF-8"):
         listed_splits(NAMES, str(tmp_path))
+    written(tmp_path, {"train.txt": "art/dog/1.jpg\n"})
+    (tmp_path / "val.txt").symlink_to(tmp_path / "unfetched")
+    with pytest.raises(UserError, match=r"val\.txt is a link that leads nowhere"):
+        listed_splits(NAMES, str(tmp_path))
 
 
 def test_images_are_matched_with_their_lists(tmp_path: Path) -> None:
