@@ -10,6 +10,7 @@ from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.loading import DATASETS
+from fdgjax.data.sources.split_lists import within
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.engine.exposure import EXPOSURES
 from fdgjax.engine.privacy.noise import WHERE
@@ -337,6 +338,7 @@ PLACES = ("dir", "cache_dir")
 def experiment_identity(plain: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a plain config that identifies the experiment."""
     own = {key: value for key, value in plain.items() if key not in LOGGING_KEYS}
-    # A folder with lists of images is a place, too: what they say is in the digest of the data.
-    places = (*PLACES, "split") if plain["data"]["name"] in LAYOUTS else PLACES
-    return {**own, "data": {key: value for key, value in plain["data"].items() if key not in places}}
+    data = {key: value for key, value in plain["data"].items() if key not in PLACES}
+    # Lists of images that lie in the folder of the data move with it.
+    inside = within(data["split"], plain["data"]["dir"]) if data["name"] in LAYOUTS and data.get("split") else None
+    return {**own, "data": data if inside is None else {**data, "split": str(inside)}}

@@ -12,6 +12,7 @@ from fdgjax.config.register import check_registered
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.loading import DATASETS, Found
+from fdgjax.data.sources.split_lists import within
 from fdgjax.engine import State
 from fdgjax.experiments import Experiment, Outline, build, make_outline
 from fdgjax.models.frozen import check_content
@@ -71,12 +72,11 @@ def config_of(path: Path, data_dir: str = "", *, needs_data: bool = True) -> Con
 
 
 def moved(where: DataConfig, data_dir: str) -> DataConfig:
-    """The config of data that moved to `data_dir`, with the lists of images in their folder."""
-    split = where.split
-    if split and where.name in LAYOUTS:
-        before, lists = (Path(place).expanduser().absolute() for place in (where.dir, split))
-        split = str(Path(data_dir) / lists.relative_to(before)) if lists.is_relative_to(before) else split
-    return dataclasses.replace(where, dir=data_dir, split=split)
+    """The config of data that moved to `data_dir`, with the lists of images that lie in their folder."""
+    inside = within(where.split, where.dir) if where.name in LAYOUTS and where.split else None
+    return dataclasses.replace(
+        where, dir=data_dir, split=where.split if inside is None else str(Path(data_dir) / inside)
+    )
 
 
 def refuse_to_load(name: str, data_dir: str) -> Domains:

@@ -65,6 +65,12 @@ def listed_splits(names: Sequence[str], folder: str, own: Callable[[str], str] =
     return found
 
 
+def within(lists: str, data_dir: str) -> Path | None:
+    """The path of a folder with lists below that of the data; None where it lies elsewhere."""
+    place, root = (Path(one).expanduser().absolute() for one in (lists, data_dir))
+    return place.relative_to(root) if place.is_relative_to(root) else None
+
+
 def paths_in(path: Path, own: Callable[[str], str]) -> list[str]:
     """The ends `<domain>/<class>/<file>` of a list's paths; own: see `listed_splits`. Raises a `UserError` if it cannot
     be read as text."""

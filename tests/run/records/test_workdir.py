@@ -1,6 +1,5 @@
 """A folder belongs to one experiment and, while it trains, to one process; what is damaged there is noticed."""
 
-import contextlib
 import dataclasses
 import errno
 import os
@@ -93,26 +92,28 @@ def test_a_folder_that_another_process_begins_during_the_look_is_a_runs(
 
 
 @pytest.mark.parametrize(
-    ("name", "split", "moved", "place"),
+    ("name", "split", "place"),
     [
-        ("folder", "data", True, "new"),
-        ("pacs", "data/lists/random", True, "new/lists/random"),
-        ("pacs", "lists", True, "lists"),
-        ("table", "fold", False, "fold"),
+        ("folder", "data", "new"),
+        ("pacs", "data/lists/random", "new/lists/random"),
+        ("pacs", "lists", "lists"),
+        ("table", "data", "data"),
     ],
 )
-def test_lists_of_images_may_move_as_data_may(
-    name: str, split: str, moved: bool, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_lists_of_images_move_with_the_data_in_whose_folder_they_are(
+    name: str, split: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What they say is in the digest of the data; a column's name stays what it is."""
+    """Other lists are another experiment, the same ones elsewhere, too: no cell of a sweep is taken for another."""
     monkeypatch.chdir(tmp_path)
     config = read_config(make_config("fedavg", name))
     where = dataclasses.replace(config.data, dir="data", split=split)
     config = dataclasses.replace(config, data=where)
     open_workdir(tmp_path / "run", config)
-    assert config_of(tmp_path / "run", "new").data == dataclasses.replace(where, dir="new", split=place)
-    other = dataclasses.replace(config, data=dataclasses.replace(where, dir="elsewhere", split="part"))
-    with contextlib.nullcontext() if moved else pytest.raises(UserError, match="split is fold there and"):
+    moved = config_of(tmp_path / "run", "new")
+    assert moved.data == dataclasses.replace(where, dir="new", split=place)
+    open_workdir(tmp_path / "run", moved)
+    other = dataclasses.replace(moved, data=dataclasses.replace(moved.data, split=f"{place}/other"))
+    with pytest.raises(UserError, match=r"holds another experiment: config\.data\.split is"):
         open_workdir(tmp_path / "run", other)
 
 
