@@ -55,7 +55,7 @@ def owned_rows(
     if groups is not None and (torn := np.unique(np.stack([groups[of_sources], own]), axis=1)).size:
         names, counts = np.unique(torn[0], return_counts=True)
         if (counts > 1).any():
-            first, second, *_ = (owners.names[one] for one in torn[1][torn[0] == names[counts > 1][0]])
+            first, second, *_ = (printable(owners.names[one]) for one in torn[1][torn[0] == names[counts > 1][0]])
             raise UserError(
                 f"'{first}' and '{second}' own samples of one group, and {int((counts > 1).sum()):,} group(s) have "
                 "several owners; expected one for all samples of a group; mend the owners, or leave the groups out"

@@ -114,8 +114,8 @@ def test_samples_with_owners_are_not_dealt(chosen: dict[str, Any], said: str) ->
 def test_a_group_has_one_owner() -> None:
     data = domains_of(SIZES)
     own = np.arange(160)
-    data = data._replace(groups=numbered(data.domains, map(str, own // 2)), owners=owners_of(list("xy") * 80))
-    with pytest.raises(UserError, match=r"'x' and 'y' own samples of one group, and \d+ group.* have several owners"):
+    data = data._replace(groups=numbered(data.domains, map(str, own // 2)), owners=owners_of(["x\n", "y"] * 80))
+    with pytest.raises(UserError, match=r"'x\\n' and 'y' own samples of one group, and \d+ .* have several owners"):
         split(data)
     whole = data._replace(owners=owners_of(np.where(own // 2 % 2, "x", "y").tolist()))
     assert len(split(whole).train) == 2
