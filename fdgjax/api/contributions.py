@@ -14,7 +14,7 @@ from fdgjax.run.batched_runs import LARGEST
 from fdgjax.run.console import silent_console
 from fdgjax.run.records import by_seed
 from fdgjax.sweeps.cells import check_names
-from fdgjax.sweeps.coalitions import Coalitions
+from fdgjax.sweeps.coalitions import Coalitions, untested
 from fdgjax.sweeps.status import failure_line, summary_of
 from fdgjax.sweeps.work import Sweep, begin, work_on_cells
 from fdgjax.utils.errors import UserError
@@ -86,10 +86,10 @@ def accuracies_in(out: Path, name: str, domains: tuple[str, ...], data_dir: str)
         reason = failure_line(out, name) or "it is not finished"
         raise UserError(f"the coalition {out / name} has no result ({reason}); expected all to be trained")
     absent = excluded_accuracies(out / name, data_dir) if summary.get("excluded") else {}
-    return {
-        seed: np.array([(own["per_domain_accuracy"] | absent.get(str(seed), {}))[domain] for domain in domains])
-        for seed, own in by_seed(summary).items()
-    }
+    each = {seed: own["per_domain_accuracy"] | absent.get(str(seed), {}) for seed, own in by_seed(summary).items()}
+    if lacking := [domain for domain in domains if any(domain not in own for own in each.values())]:
+        raise untested(lacking[0])
+    return {seed: np.array([own[domain] for domain in domains]) for seed, own in each.items()}
 
 
 def as_json(found: Contributions) -> dict[str, Any]:

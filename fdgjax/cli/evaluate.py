@@ -33,7 +33,7 @@ from fdgjax.inference.labelled_samples import LabelledSamples, labelled_samples
 from fdgjax.inference.predictor import described, open_predictor
 from fdgjax.inference.program_use import SAMPLES
 from fdgjax.run.console import Console, between
-from fdgjax.run.records import Workdir
+from fdgjax.run.records import Workdir, description_of
 from fdgjax.run.reopen import config_of
 from fdgjax.utils.command import command, parser_of
 from fdgjax.utils.errors import UserError, printable
@@ -104,10 +104,13 @@ def warn_of_training_data(run: Path, data: Path) -> None:
     own = config_of(run, needs_data=False).data
     trained, given = Path(own.dir).resolve(), data.resolve()
     inside = given.is_relative_to(trained) and given != trained
-    not_trained_on = {own.target, *words_of(own.excluded)} - {""}
+    begun = description_of(run)
+    # The first domain is unseen where the config names none; of one that gave shots, some samples were trained on.
+    target = "" if own.shots else begun.target if begun else own.target
+    not_trained_on = {target, *words_of(own.excluded)} - {""}
     overlapping = own.dir and (inside or trained.is_relative_to(given))
     if overlapping and not (inside and not_trained_on & domains_named(own, trained, given)):
-        unseen = f"; the domain that it has not seen is '{printable(own.target)}'" if own.target else ""
+        unseen = f"; the domain that it has not seen is '{printable(target)}'" if target else ""
         LOGGER.warning(f"{printable(data)} has samples that the run was trained on, whose figures flatter it{unseen}")
 
 

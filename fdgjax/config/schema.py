@@ -7,6 +7,8 @@ from typing import Any
 
 from fdgjax.config.data_keys import DataConfig
 from fdgjax.data.numeric_labels import TASKS
+from fdgjax.data.sources.layouts import LAYOUTS
+from fdgjax.data.sources.split_lists import within
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.engine.exposure import EXPOSURES
 from fdgjax.engine.privacy.noise import WHERE
@@ -251,4 +253,7 @@ PLACES = ("dir", "cache_dir")
 def experiment_identity(plain: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a plain config that identifies the experiment."""
     own = {key: value for key, value in plain.items() if key not in LOGGING_KEYS}
-    return {**own, "data": {key: value for key, value in plain["data"].items() if key not in PLACES}}
+    data = {key: value for key, value in plain["data"].items() if key not in PLACES}
+    # Lists of images that lie in the folder of the data move with it.
+    inside = within(data["split"], plain["data"]["dir"]) if data["name"] in LAYOUTS and data.get("split") else None
+    return {**own, "data": data if inside is None else {**data, "split": str(inside)}}

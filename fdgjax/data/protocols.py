@@ -120,6 +120,11 @@ def labelled_server(data: Domains, how: SplitSpec) -> Partition:
     index = data.domain_names.index(how.server)
     rng = np.random.default_rng(np.random.SeedSequence([how.seed, 2]))
     clients = tuple(domain for domain in sources if domain != index)
+    if not clients:
+        raise UserError(
+            f"data.server got '{how.server}' with data.target='{how.target}', which leaves no domain for clients; "
+            "expected a third one"
+        )
     train, held_out, test = parts_of_clients(data, dealt(data, clients, how, rng), how, rng)
     server = rows_of_domain(data, index)
     if data.splits is not None:

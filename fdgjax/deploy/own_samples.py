@@ -124,9 +124,10 @@ def own_table(path: Path, terms: Terms) -> OwnSamples:
     """
     where = terms.config.data
     table = table_reader(where.name)(found_table(path))
-    cells = known_cells(table, path, words_of(where.missing), terms.columns, where.label)
+    missing = words_of(where.missing)
+    cells = known_cells(table, path, missing, terms.columns, where.label)
     labels = labels_in(cells, where.label, terms.class_names, path)
-    groups = np.array(group_names(table, where.group, path), np.str_) if where.group else None
+    groups = np.array(group_names(table, where.group, path, missing), np.str_) if where.group else None
     return OwnSamples(stored_rows(cells, terms.columns, path), labels, groups)
 
 

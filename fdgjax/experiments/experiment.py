@@ -41,7 +41,6 @@ from fdgjax.experiments.draft import Draft
 from fdgjax.experiments.evaluations import make_evaluation
 from fdgjax.experiments.facts import (
     bytes_per_round,
-    client_names,
     frozen_facts,
     method_facts,
     model_facts,
@@ -201,6 +200,8 @@ def make_draft(config: Config, others: Sequence[Config]) -> Draft:
     split_specs = [split_spec(member, protocol, data.domain_names, seed) for member, seed in members]
     parts = [protocol.split(data, how) for how in split_specs]
     clients = len(parts[0].train)
+    if any(len(split.train) != clients for split in parts):
+        raise UserError("the runs cannot train as one program: their clients are not equally many")
     held_bytes = 0 if config.data.streaming else data.inputs.nbytes
     config = choose_devices(config, entry, parts, held_bytes, partial(step_flops, config, asked, data))
     places = [np.concatenate(parts[0].train)] if entry.pooled(config.method) else parts[0].train
@@ -264,9 +265,7 @@ def known_facts(
     config, clients = draft.config, draft.setup.clients
     return {
         **method_facts(config),
-        **split_facts(draft.data, draft.split_specs[0]),
-        "clients": clients,
-        **({"client_names": names} if (names := client_names(draft.data, draft.parts)) else {}),
+        **split_facts(draft.data, draft.split_specs[0], draft.parts[0]),
         "domains": list(draft.data.domain_names),
         **model_facts(draft.model),
         "parameters": needed.parameters,

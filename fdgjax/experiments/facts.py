@@ -12,7 +12,7 @@ from fdgjax.config.privacy import Protection
 from fdgjax.data.federation import Partition
 from fdgjax.data.groups import one_of_each
 from fdgjax.data.numeric_labels import TASKS
-from fdgjax.data.protocol_parts import SplitSpec
+from fdgjax.data.protocol_parts import SplitSpec, unseen_samples
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.traffic import Traffic
 from fdgjax.models.frozen import Trunk
@@ -38,16 +38,19 @@ def model_facts(model: ModelConfig) -> dict[str, Any]:
     return {"model": model.name} | {key: value for key, value in chosen.items() if value != own[key]}
 
 
-def split_facts(data: Domains, how: SplitSpec) -> dict[str, Any]:
-    """The entries of the summary on who holds which domain: the target, '' for none, the share of its largest class if
-    there is one, the server's domain if it has one, and excluded ones if there are any; and what samples are called if
-    they are no images."""
+def split_facts(data: Domains, how: SplitSpec, part: Partition) -> dict[str, Any]:
+    """The entries of the summary on who holds which domain: the target, '' for none, the share of its largest
+    class among those that may be tested on, the server's domain if it has one, excluded ones if there are any, and the
+    clients' names if they have any; and what samples are called if they are no images."""
+    tested = None if data.numeric or not how.target else np.bincount(data.labels[unseen_samples(data, how)[0]])
     return {
         **({} if data.images else {"samples": "rows" if data.columns else "samples"}),
         "target": how.target,
-        **({"target_majority": data.majority(how.target)} if how.target and not data.numeric else {}),
+        **({} if tested is None else {"target_majority": float(tested.max() / tested.sum())}),
         **({"server": how.server} if how.server else {}),
         **({"excluded": list(how.excluded)} if how.excluded else {}),
+        "clients": len(part.train),
+        **({"client_names": names} if (names := client_names(data, [part])) else {}),
     }
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdgjax.contract import Context, PyTree
+from fdgjax.data.protocol_parts import domains_in_use
 from fdgjax.evaluation.shift import (
     Minibatches,
     minibatch_gradient,
@@ -45,7 +46,8 @@ def measure_pairs(trained: TrainedRun, batches: int, repeats: int) -> dict[str, 
         raise UserError("shift pairs samples by class, and this is a run of a regression; expected one that classifies")
     data, rng = experiment.data, np.random.default_rng(experiment.config.seed)
     excluded = experiment.facts.get("excluded", [])
-    rows = {name: np.flatnonzero(data.domains == i) for i, name in enumerate(data.domain_names) if name not in excluded}
+    used = domains_in_use(data)
+    rows = {name: np.flatnonzero(used == i) for i, name in enumerate(data.domain_names) if name not in excluded}
     gradients = gradients_of(trained, rows, (repeats, batches), rng)
     first = trained.client_variables(0)
     features = dict(zip(rows, trained.features([(first, own) for own in rows.values()]), strict=True))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fdgjax.data.protocol_parts import domains_in_use, unseen_samples
 from fdgjax.inference.trained_run import trained_seed, unstacked
 from fdgjax.run.records import Workdir
 from fdgjax.run.reopen import rebuilt
@@ -14,8 +15,9 @@ FILE = "excluded.json"
 
 
 def excluded_accuracies(run: Path, data_dir: str = "") -> dict[str, dict[str, float]]:
-    """The accuracy on all images of each excluded domain, by seed and domain: of each model for unseen domains, after
-    the round that predicts by default, and their mean.
+    """The accuracy on each excluded domain as if it were the unseen one, by seed and domain: of each model for unseen
+    domains, after the round that predicts by default, and their mean. Of given splits without one of its samples there
+    is none.
 
     Args:
       run: the folder of a finished run.
@@ -29,8 +31,10 @@ def excluded_accuracies(run: Path, data_dir: str = "") -> dict[str, dict[str, fl
     if kept.get("summary") == of:
         return dict(kept["accuracy"])
     experiment = rebuilt(run, data_dir)
-    data, excluded = experiment.data, experiment.split_specs[0].excluded
-    rows = [np.flatnonzero(data.domains == data.domain_names.index(name)) for name in excluded]
+    data, how = experiment.data, experiment.split_specs[0]
+    used = np.unique(domains_in_use(data))
+    excluded = [name for name in how.excluded if data.domain_names.index(name) in used]
+    rows = [unseen_samples(data, how._replace(target=name))[0] for name in excluded]
     found = {}
     for index, seed in enumerate(experiment.seeds):
         trained = trained_seed(experiment, run, index)

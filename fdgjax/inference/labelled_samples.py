@@ -62,7 +62,7 @@ def of_tables(facts: Mapping[str, Any], data: Path, group: str) -> LabelledSampl
         table = reader(path)
         cells = known_cells(table, path, facts["missing"], columns, facts["label"])
         labels = labels_in(cells, facts["label"], facts["classes"], path)
-        groups = group_names(table, group, path) if group else ()
+        groups = group_names(table, group, path, facts["missing"]) if group else ()
         return Stored(stored_rows(cells, columns, path), labels, groups)
 
     return of_files(data, SUFFIXES, read)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from fdgjax.data.label_tables import label_histogram, label_means
+from fdgjax.data.protocol_parts import client_words
 from fdgjax.experiments import Experiment, owner_names
 from fdgjax.methods import METHODS
-from fdgjax.utils.errors import printable
+from fdgjax.utils.errors import few, printable
 from fdgjax.utils.variables import FROZEN, bytes_by_label, bytes_of, flatten, label_table
-from fdgjax.utils.words import words_of
 
 
 def labels_with_frozen(experiment: Experiment) -> dict[str, str]:
@@ -52,13 +52,15 @@ def histogram(experiment: Experiment) -> str:
 
 
 def notes(experiment: Experiment) -> list[str]:
-    """What the table of samples does not show, one line each: samples of the training domains that no client has, and
-    classes that are tested and that nobody trains on; of the first seed."""
+    """What the table of samples does not show, one line each: samples of the training domains that no client has,
+    clients, and domains, without samples for tests where others have some, and classes that are tested and that nobody
+    trains on; of the first seed."""
     data, parts = experiment.data, experiment.parts[0]
     given = np.concatenate([*parts.train, *parts.validation, *parts.test, parts.target, parts.server])
     unused = np.ones(len(data.domains), bool) if data.splits is None else data.splits.used.copy()
     unused[given] = False
-    left_out = {experiment.config.data.target, *words_of(experiment.config.data.excluded)}
+    how = experiment.split_specs[0]
+    left_out = {how.target, how.server, *how.excluded}
     lost = by_name(data.domain_names, data.domains[unused], left_out)
     lines = []
     if lost:
@@ -66,6 +68,13 @@ def notes(experiment: Experiment) -> list[str]:
             f"no client has {lost}: fewer clients than domains, each of which is dealt to one; "
             "config.data.homogeneity=0 deals the samples of all, config.data.clients=0 takes a client for each"
         )
+    held, tested = (np.unique(data.domains[np.concatenate(rows)]) for rows in (parts.validation, parts.test))
+    if len(tested):
+        clients = enumerate(zip(parts.train, parts.test, strict=True))
+        untested = [client_words(data, rows, client) for client, (rows, own) in clients if not len(own)]
+        untested += [data.domain_names[place] for place in np.setdiff1d(held, tested)]
+        if untested:
+            lines.append(f"no samples for tests: {few(untested)}, without an accuracy of its own as others have")
     if not data.numeric and not METHODS[experiment.config.method.name].unlabelled:
         learnt = np.unique(data.labels[parts.server if len(parts.server) else np.concatenate(parts.train)])
         tested = data.labels[np.concatenate([parts.target, *parts.test])]

@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fdgjax.config import Config, from_plain
+from fdgjax.config import Config, DataConfig, from_plain
 from fdgjax.config.register import check_registered
 from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.loading import DATASETS, Found
+from fdgjax.data.sources.split_lists import within
 from fdgjax.engine import State
 from fdgjax.experiments import Experiment, Outline, build, make_outline
 from fdgjax.models.frozen import check_content
@@ -66,7 +68,15 @@ def config_of(path: Path, data_dir: str = "", *, needs_data: bool = True) -> Con
             raise UserError(
                 f"{file} cannot be read ({error}); expected the config of a run of this version; repeat the run"
             ) from error
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, dir=data_dir)) if data_dir else config
+    return dataclasses.replace(config, data=moved(config.data, data_dir)) if data_dir else config
+
+
+def moved(where: DataConfig, data_dir: str) -> DataConfig:
+    """The config of data that moved to `data_dir`, with the lists of images that lie in their folder."""
+    inside = within(where.split, where.dir) if where.name in LAYOUTS and where.split else None
+    return dataclasses.replace(
+        where, dir=data_dir, split=where.split if inside is None else str(Path(data_dir) / inside)
+    )
 
 
 def refuse_to_load(name: str, data_dir: str) -> Domains:

@@ -40,7 +40,10 @@ def summaries(experiment: Experiment, records: Sequence[Sequence[Record]], timin
         summarise(
             of_seed,
             config.selection,
-            experiment.facts | split_facts(experiment.data, how) | image_facts(experiment.data, part) | {"seed": seed},
+            experiment.facts
+            | split_facts(experiment.data, how, part)
+            | image_facts(experiment.data, part)
+            | {"seed": seed},
             {"images_per_second": own / (timings.round_seconds * share), **program},
         )
         for seed, how, part, of_seed, own in zip(

@@ -3,14 +3,17 @@
 A true target, if there is one, is excluded from all of them (`data.excluded`).
 """
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from fdgjax.config import Config, DataConfig, read_config
+from fdgjax.data.protocol_parts import domains_in_use
 from fdgjax.data.protocols import DEALT, PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.evaluation.selection import ORACLE
@@ -93,7 +96,7 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
         config.data.target, config.data.excluded = domains[0], excluded
         typed = read_config(config)
         refuse(typed)
-        if data is not None and (reason := why_unfit(typed, data, len(domains) - 1)):
+        if data is not None and (reason := why_unfit(typed, data, domains)):
             unfit[typed.method.name] = reason
             continue
         candidates += [Candidate(typed.method.name, config, {}), *drawn_candidates(config, draws)]
@@ -133,7 +136,17 @@ def refuse(config: Config) -> None:
         raise UserError("choose got config.selection=oracle, which looks at the unseen domain; expected last")
 
 
-def why_unfit(config: Config, data: Domains, clients: int) -> str:
+def least_clients(config: Config, data: Domains, domains: Sequence[str]) -> int:
+    """The least number of clients that train while one of the domains is unseen."""
+    others = len(domains) - 1
+    if data.owners is None:
+        return config.data.clients or others
+    used = domains_in_use(data)
+    own = [np.unique(data.owners.numbers[used == data.domain_names.index(name)]) for name in domains]
+    return min(len(np.unique(np.concatenate(each))) for each in itertools.combinations(own, others))
+
+
+def why_unfit(config: Config, data: Domains, domains: Sequence[str]) -> str:
     """Why a method cannot be, or should not be, a candidate; '' if it can."""
     entry, model = METHODS[config.method.name], config.model
     if lack := entry.lacks(config.method):
@@ -144,7 +157,8 @@ def why_unfit(config: Config, data: Domains, clients: int) -> str:
         return ""  # it takes any network
     try:
         weights = read_weights(model.pretrained, model.name, model.unit or entry.unit) if model.pretrained else None
-        fit_model(config, entry, data, unsplit_encoding(data), weights, config.data.clients or clients, clients)
+        clients = least_clients(config, data, domains)
+        fit_model(config, entry, data, unsplit_encoding(data), weights, clients, len(domains) - 1)
     except UserError as error:
         return str(error)
     return ""

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
 from fdgjax.data.numeric_labels import TASKS
+from fdgjax.data.protocol_parts import rows_of_domain
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.evaluation.shapley import Coalition, all_coalitions, prefixes
@@ -84,12 +85,32 @@ def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
             "contributions got data that say which client has each sample; expected a client for each domain, to be "
             "left out as a whole; leave the owners out"
         )
+    if isinstance(found, Domains) and "test" not in protocol.takes:
+        check_tests(found, clients)
     drawn = drawn_orders(len(clients), orders)
     everybody = frozenset(range(len(clients)))
     chosen = {*prefixes(drawn), everybody, *(everybody - {i} for i in everybody)} if drawn else ()
     each = sorted(chosen, key=lambda one: (len(one), sorted(one))) or all_coalitions(len(clients))
     cells = {one: cell_of(config, target, clients, out, one) for one in each if one}
     return Coalitions(clients, target, len(found.class_names), drawn, cells)
+
+
+def check_tests(data: Domains, clients: Sequence[str]) -> None:
+    """Raises a `UserError` where some clients alone have samples for tests: the others get no accuracy beside them."""
+    if data.splits is None:
+        return
+    rows = [rows_of_domain(data, data.domain_names.index(name)) for name in clients]
+    lacking = [name for name, own in zip(clients, rows, strict=True) if not len(data.splits.of_source(own)[2])]
+    if 0 < len(lacking) < len(clients):
+        raise untested(lacking[0])
+
+
+def untested(domain: str) -> UserError:
+    """The error for a client without an accuracy of its own."""
+    return UserError(
+        f"contributions got splits that have no sample of '{domain}' for tests, and have some of others; expected some "
+        "of each domain, or of none"
+    )
 
 
 def drawn_orders(clients: int, orders: int) -> list[list[int]]:

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fdgjax.api.trainer import lending
 from fdgjax.cli.contributions import config_of, main, parser
 from fdgjax.cli.export import main as export
 from fdgjax.config import make_config
+from fdgjax.data.sources.arrays import Arrays
 from fdgjax.evaluation.shapley import all_coalitions, shapley_values
 from fdgjax.inference.excluded_domains import excluded_accuracies
 from fdgjax.report.contributions import contributions_markdown, contributions_picture
@@ -44,8 +45,12 @@ def drawn(names: str) -> Drawn:
     return {name: found[name] for name in names}
 
 
-def trained(data: Drawn, method: str = "fedavg", **keys: Any) -> Result:
-    return fdgjax.experiment(method, data=data, target="e", model="perceptron", **{**KEYS, **keys}).train()
+def trainer_of(data: Arrays, method: str = "fedavg", **keys: Any) -> fdgjax.Trainer:
+    return fdgjax.experiment(method, data=data, target="e", model="perceptron", **{**KEYS, **keys})
+
+
+def trained(data: Arrays, method: str = "fedavg", **keys: Any) -> Result:
+    return trainer_of(data, method, **keys).train()
 
 
 pytestmark = pytest.mark.usefixtures("perceptron")
@@ -220,3 +225,29 @@ def test_what_the_picture_needs_is_asked_for_before_training(
     assert main(["contributions", "--config=fedavg", "--out", str(tmp_path / "out")]) == 2
     assert "contributions.png needs matplotlib, not installed; pip install 'fdgjax[report]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def listed(words: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+    """`drawn` with splits: each domain's words in turn."""
+    return {
+        name: {"inputs": x, "labels": y, "splits": np.resize(words[name], len(y)).tolist()}
+        for name, (x, y) in drawn("".join(words)).items()
+    }
+
+
+@pytest.mark.slow
+def test_an_absent_client_is_tested_on_what_is_for_tests(tmp_path: Path) -> None:
+    data = listed({name: ["train", "train", "val", "test"] for name in "abe"})
+    own, tested = data["b"], np.array(data["b"]["splits"]) == "test"
+    trainer = trainer_of(data, data__excluded="b", rounds=1)
+    right = trainer.train(tmp_path / "run").predict(own["inputs"]) == own["labels"]
+    with lending(trainer.given):
+        assert excluded_accuracies(tmp_path / "run") == {"0": {"b": right[tested].mean()}}
+    assert right[tested].mean() != right.mean(), "the test could not fail"
+
+
+def test_clients_of_which_some_alone_have_tests_are_refused_before_they_train(tmp_path: Path) -> None:
+    words = {"a": ["train", "val", "test"], "b": ["train", "val"], "e": ["train", "test"]}
+    with pytest.raises(UserError, match="have no sample of 'b' for tests, and have some of others; expected some of"):
+        trainer_of(listed(words)).contributions(tmp_path / "game")
+    assert not (tmp_path / "game").exists()

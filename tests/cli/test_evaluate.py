@@ -11,6 +11,7 @@ from PIL import Image
 from fdgjax.cli import evaluate, export
 from fdgjax.config import make_config
 from fdgjax.data.sources.domains import Domains
+from fdgjax.experiments import DataDescription, from_description
 from fdgjax.inference.class_figures import class_figures, share
 from fdgjax.inference.labelled_folder import LabelledImage, labelled_images
 from fdgjax.run.console import Console
@@ -100,6 +101,19 @@ def test_samples_of_the_training_are_said(
     evaluate.warn_of_training_data(tmp_path, tmp_path / given)
     assert words in caplog.text
     assert bool(words) == bool(caplog.text)
+
+
+@pytest.mark.parametrize("shots", [0, 2])
+def test_the_first_domain_is_unseen_where_none_is_named_unless_it_gave_shots(
+    shots: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config("fedavg", "folder")
+    config.data.dir, config.data.shots, config.data.target = str(tmp_path / "data"), shots, "a" * bool(shots)
+    write_checked_json(Workdir(tmp_path).config, {"config": config.to_dict(), "versions": {}})
+    begun = DataDescription(("cat", "dog"), ("a", "b"), "a", (4, 4, 3), 1, (8, 4, 4, 3), {})
+    write_checked_json(Workdir(tmp_path).data, from_description(begun))
+    evaluate.warn_of_training_data(tmp_path, tmp_path / "data/a")
+    assert bool(caplog.text) == bool(shots)
 
 
 def test_a_hospitals_own_file_is_the_unseen_domain_by_whatever_name(

@@ -151,3 +151,5 @@ def test_a_run_knows_its_splits_and_leaves_no_sample_out_unsaid() -> None:
     assert unused.splits is not None
     own = [np.concatenate([*rows, made.parts[0].target]) for rows in zip(*made.parts[0][:3], strict=True)]
     assert set(np.concatenate(own)) == set(np.flatnonzero(unused.splits.used & ((data.domains != OUT) | splits.test)))
+    tested = data.labels[made.parts[0].target]
+    assert made.facts["target_majority"] == np.bincount(tested).max() / len(tested), "of samples that are not tested on"

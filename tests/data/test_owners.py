@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 import fdgjax
+from fdgjax.api.trainer import lending
 from fdgjax.data.federation import Partition
 from fdgjax.data.groups import numbered
 from fdgjax.data.owners import owners_of
@@ -18,8 +21,9 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.arrays import content_digest
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import load_data
-from fdgjax.experiments import client_names, describe
+from fdgjax.experiments import build, client_names, describe
 from fdgjax.run.description import histogram
+from fdgjax.run.summaries import Timings, summaries
 from fdgjax.utils.errors import UserError
 from tests.data.sources.test_tables import loaded, written
 from tests.data.test_given_splits import drawn
@@ -120,8 +124,8 @@ def test_samples_with_owners_are_not_dealt(chosen: dict[str, Any], said: str) ->
 def test_a_group_has_one_owner() -> None:
     data = domains_of(SIZES)
     own = np.arange(160)
-    data = data._replace(groups=numbered(data.domains, map(str, own // 2)), owners=owners_of(list("xy") * 80))
-    with pytest.raises(UserError, match=r"'x' and 'y' own samples of one group, and \d+ group.* have several owners"):
+    data = data._replace(groups=numbered(data.domains, map(str, own // 2)), owners=owners_of(["x\n", "y"] * 80))
+    with pytest.raises(UserError, match=r"'x\\n' and 'y' own samples of one group, and \d+ .* have several owners"):
         split(data)
     whole = data._replace(owners=owners_of(np.where(own // 2 % 2, "x", "y").tolist()))
     assert len(split(whole).train) == 2
@@ -135,6 +139,8 @@ def test_columns_names_and_arrays_say_whose_samples_are(tmp_path: Path) -> None:
     assert [column.name for column in tables.columns] == ["age"]
     with pytest.raises(UserError, match=r"x.csv has no 'site' in line 2; expected an owner in each row"):
         loaded(written(tmp_path, {"x.csv": rows.replace("40,b", "40,")}), owner="site")
+    with pytest.raises(UserError, match=r"x.csv has no 'site' in line 3; expected an owner in each row"):
+        loaded(written(tmp_path, {"x.csv": rows.replace("a,", "?,")}), owner="site", missing=("?",))
     for domain in "xy":
         for number in range(4):
             file = tmp_path / "images" / domain / "ab"[number % 2] / f"s{number // 2}-{number}.png"
@@ -146,6 +152,30 @@ def test_columns_names_and_arrays_say_whose_samples_are(tmp_path: Path) -> None:
     assert images.owners.names == ("s0", "s1")
     with pytest.raises(UserError, match=r"config.data.owner got '\^t', which is not found in the names of 8 of 8"):
         load(owner="^t")
+
+
+def test_an_owner_is_the_same_in_files_of_all_kinds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A column of whole numbers is one of decimal ones where a value was missing once; no two long numbers are one."""
+    labels = ["no", "yes", "no"]
+    for name, sites in (
+        ("p", [1, 2, 30]),
+        ("q", [1.0, 2.0, 30.0]),
+        ("r", pa.array(["1", "2", "A"]).dictionary_encode()),
+    ):
+        pq.write_table(pa.table({"age": [1, 2, 3], "sick": labels, "site": sites}), tmp_path / f"{name}.parquet")
+    for name, sites in (("s", "1.0 2. 02"), ("t", "90071992547409921 90071992547409922 1.10"), ("u", "a 2 2")):
+        each = zip(labels, sites.split(), strict=True)
+        written(tmp_path, {f"{name}.csv": "age,sick,site\n" + "".join(f"3,{label},{site}\n" for label, site in each)})
+    found = loaded(tmp_path, owner="site").owners
+    assert found is not None
+    expected = "1 2 30, 1 2 30, 1 2 A, 1 2 02, 90071992547409921 90071992547409922 1.10, a 2 2"
+    assert [found.names[one] for one in found.numbers] == expected.replace(",", "").split()
+    assert "'A' and 'a' own samples, two clients whose names differ in capitals or the form of accents" in caplog.text
+
+
+def test_each_owner_has_a_name() -> None:
+    with pytest.raises(UserError, match="1 of 3 samples have an owner without a name; expected a name for each"):
+        owners_of(["a", " ", "b"])
 
 
 def test_a_run_names_its_owners_and_goes_on_with_the_same_alone() -> None:
@@ -160,3 +190,19 @@ def test_a_run_names_its_owners_and_goes_on_with_the_same_alone() -> None:
     assert own.owners is not None
     other = own._replace(owners=own.owners._replace(names=("site0", "site1", "siteX")))
     assert len({content_digest(each) for each in (own, other, own._replace(owners=None))}) == 3
+
+
+def test_runs_in_one_program_name_their_own_owners() -> None:
+    """Who comes first depends on the unseen domain; runs with other numbers of clients train alone."""
+    data = domains_of(SIZES)
+    words = np.array([["a", "b"], ["b", "c"], ["c", "a"], ["a", "b"]])[data.domains, np.arange(160) % 2]
+    with lending({"own": data._replace(owners=owners_of(words))}):
+        one, other = (
+            fdgjax.experiment("fedavg:arrays", data__name="own", target=out, devices=1).config
+            for out in ("west", "east")
+        )
+        found = summaries(build(one, [other]), [[]] * 2, Timings(1.0, 1.0, 0))
+        assert [each["client_names"] for each in found] == [["a", "b", "c"], ["b", "c", "a"]]
+    uneven = data._replace(owners=owners_of(np.array(["a", "b", "b", "c"])[data.domains]))
+    with lending({"own": uneven}), pytest.raises(UserError, match="one program: their clients are not equally many"):
+        build(one, [other])

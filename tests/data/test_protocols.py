@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdgjax.data.federation import Partition
+from fdgjax.data.owners import owners_of
 from fdgjax.data.protocol_parts import SplitSpec
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
@@ -207,3 +208,11 @@ def test_the_servers_domain_is_another_than_the_target(server: str) -> None:
     with pytest.raises(UserError, match="expected another domain: east, north, south") as error:
         split(domains_of((20, 20, 20, 20)), "labelled_server", server=server)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_clients_have_a_domain_beside_the_servers_and_the_target(owned: bool) -> None:
+    data = domains_of((20, 20, 20, 20))
+    data = data._replace(owners=owners_of(list("ab") * 40) if owned else None)
+    with pytest.raises(UserError, match=r"'north' with .* leaves no domain for clients; expected a third one"):
+        split(data, "labelled_server", server="north", excluded=("east", "south"))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fdgjax
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.run.description import notes
 from tests.runs import perceptron
 
@@ -34,6 +35,21 @@ def test_domains_that_no_client_has_are_named() -> None:
     assert said(every, target="a") == []
     assert said(every, target="a", data__clients=2, data__homogeneity=0.0) == []
     assert said(every, target="a", data__excluded="d") == []
+    assert said(every, data__protocol="unseen_client") == [], "the first domain is unseen unless another is named"
+
+
+def test_samples_of_the_server_and_the_unseen_domain_that_are_not_used_are_nobodys() -> None:
+    """Given splits leave some of both out: those for validation, of the unseen domain also those for training."""
+    words = ["train", "train", "val", "test"] * 3
+    every = arrays(dict.fromkeys("abcd", 3))
+    data = {name: {"inputs": inputs, "labels": labels, "splits": words} for name, (inputs, labels) in every.items()}
+    for protocol in PROTOCOLS:
+        made = fdgjax.experiment("fedavg", data=data, model="perceptron", rounds=1, data__protocol=protocol).built
+        assert notes(made) == []
+    data["c"]["splits"] = words[:3] * 4
+    made = fdgjax.experiment("fedavg", data=data, model="perceptron", rounds=1).built
+    (line,) = notes(made)
+    assert line == "no samples for tests: client 1, c, without an accuracy of its own as others have"
 
 
 def test_classes_that_only_the_unseen_domain_has_are_named() -> None:

@@ -9,7 +9,9 @@ import chex
 import numpy as np
 import pytest
 
+from fdgjax.api.trainer import lending
 from fdgjax.cli import probe, shift
+from fdgjax.data.given_splits import Splits
 from fdgjax.experiments import build
 from fdgjax.run.compilation import state_shapes
 from fdgjax.run.console import Console
@@ -18,6 +20,7 @@ from fdgjax.run.runner import run_config
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
 from tests.runs import built_once, final_state, never, perceptron, small
+from tests.toys import domains_of
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +82,22 @@ def test_losses_that_compare_domains_are_measured_too(tmp_path: Path, perceptron
     assert len(pairs) == 5 * 4 // 2, "one domain takes no part"
     for pair in pairs:
         assert (pair["correlation"] == [0.0]) == (config.data.target in pair["domains"])
+
+
+def test_samples_of_no_given_split_are_not_measured(tmp_path: Path, perceptron: None) -> None:
+    """They are not a number, and neither would figures of them be."""
+    del perceptron
+    data = domains_of((16, 16, 16))
+    used = np.random.default_rng(0).random(48) < 0.5
+    inputs = np.where(used[:, None, None, None], data.inputs / np.float32(255), np.nan).astype(np.float32)
+    data = data._replace(inputs=inputs, splits=Splits(used, np.zeros(48, bool), np.zeros(48, bool)))
+    config = small(tmp_path, rounds=1)
+    with lending({"own": data}):
+        config = dataclasses.replace(config, data=dataclasses.replace(config.data, name="own", target="east"))
+        run_config(config, tmp_path / "run", Console(), never())
+        assert shift.main(["domain_shift", str(tmp_path / "run"), "--batches", "2", "--repeats", "1"]) == 0
+    for pair in read_checked_json(tmp_path / "run" / "domain_shift.json")["pairs"]:
+        assert np.isfinite([*pair["covariance"], pair["mutual_information"]]).all()
 
 
 def test_what_cannot_be_opened_is_refused_in_one_line(

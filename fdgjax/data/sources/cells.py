@@ -90,12 +90,15 @@ def cells_of(table: Any, path: Path, missing: Sequence[str]) -> Mapping[str, Cel
     first = first_line(table)
     found = {}
     for name in table.column_names:
-        own = [*missing, *(word.removeprefix(f"{name}=") for word in missing if word.startswith(f"{name}="))]
-        codes = [number for number in map(as_number, own) if number is not None]
-        words = frozenset((*TEXT_MISSING, *own))
-        cells = of_column(table.column(name), f"column '{name}' of {path}", words, codes)
+        cells = of_column(table.column(name), f"column '{name}' of {path}", *missing_in(name, missing))
         found[name] = cells._replace(first_line=first)
     return found
+
+
+def missing_in(column: str, missing: Sequence[str]) -> tuple[frozenset[str], list[float]]:
+    """The words and the numbers that stand for a missing value in a column; see `cells_of`."""
+    own = [*missing, *(word.removeprefix(f"{column}=") for word in missing if word.startswith(f"{column}="))]
+    return frozenset((*TEXT_MISSING, *own)), [number for number in map(as_number, own) if number is not None]
 
 
 def first_line(table: Any) -> int:

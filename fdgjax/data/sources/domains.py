@@ -48,11 +48,6 @@ class Domains(NamedTuple):
         """Whether labels are numbers."""
         return bool(self.labels.dtype == np.float32)
 
-    def majority(self, domain: str) -> float:
-        """The share of a domain's most frequent class: the accuracy of a model that predicts it for every sample."""
-        of_domain = self.labels[self.domains == self.domain_names.index(domain)]
-        return float(np.bincount(of_domain).max() / len(of_domain))
-
     def said(self, words: Mapping[str, Sequence[str]]) -> "Domains":
         """The data set with what is said of each sample by a word: its `groups`, `splits` and `owners`, or some."""
         groups, splits, owners = (words.get(field) for field in ("groups", "splits", "owners"))

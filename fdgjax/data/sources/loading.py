@@ -137,7 +137,7 @@ def load_data(
     files = [name.rpartition("/")[2] for name in source.names]
     patterns = {"group": group, "owner": owner}
     words = {f"{key}s": file_groups(files, pattern, key) for key, pattern in patterns.items() if pattern}
-    splits = listed_splits(source.names, split) if split else None
+    splits = listed_splits(source.names, split, LAYOUTS[name].own) if split else None
     try:
         found = _from_cache(name, source, size, folder)
     except OSError as error:

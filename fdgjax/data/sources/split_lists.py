@@ -7,13 +7,13 @@ read. What a list is for is a word of its name.
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from fdgjax.data.given_splits import EXPECTED, Splits, field_in
-from fdgjax.data.sources.listing import is_folder, list_folder
+from fdgjax.data.sources.listing import is_folder, list_whole
 from fdgjax.data.sources.source import read_bytes
 from fdgjax.utils.errors import UserError, printable
 
@@ -22,22 +22,23 @@ LABEL = re.compile(r"\s+-?\d+$")
 """The label behind a path."""
 
 
-def listed_splits(names: Sequence[str], folder: str) -> Splits:
+def listed_splits(names: Sequence[str], folder: str, own: Callable[[str], str] = str) -> Splits:
     """What images are for, by the lists in a folder; other files there are no lists.
 
     Args:
       names: of the images, `<domain>/<class>/<file>`.
       folder: with the lists, `*.txt`.
+      own: the name of a domain or class in `names`, of a release's folder (`FolderLayout.own`).
 
     Raises:
-      UserError: no folder, no list, one that is no text or for two splits by its name, an image both for training and
-        validation, or lists without any of the images.
+      UserError: no folder, no list, a broken link, a list that is no text or for two splits by its name, an image both
+        for training and validation, or lists without any of the images.
     """
     root = Path(folder).expanduser().absolute()
     expected = f"a folder with lists of images such as photo_train.txt, whose names have {EXPECTED}"
     if not is_folder(root):
         raise UserError(f"no folder {root} (config.data.split); expected {expected}")
-    lists = {path: field_in(path.stem) for path in list_folder(root).others if path.suffix.lower() == ".txt"}
+    lists = {path: field_in(path.stem) for path in list_whole(root).others if path.suffix.lower() == ".txt"}
     lists = {path: field for path, field in lists.items() if field}
     if not lists:
         raise UserError(f"{root} has no lists (config.data.split); expected {expected}")
@@ -45,7 +46,7 @@ def listed_splits(names: Sequence[str], folder: str) -> Splits:
     each = {field: np.zeros(len(names), bool) for field in Splits._fields}
     foreign = list[str]()
     for path, field in lists.items():
-        listed = paths_in(path)
+        listed = paths_in(path, own)
         each[field][[places[name] for name in listed if name in places]] = True
         foreign += [name for name in listed if name not in places]
     found = Splits(**each)
@@ -60,18 +61,26 @@ def listed_splits(names: Sequence[str], folder: str) -> Splits:
             f"the lists in {root} have {both.size:,} image(s) both for training and for validation, such as "
             f"{printable(names[both[0]])}; expected each in one of them"
         )
-    say_listed(found, root, foreign)
+    say_listed(found, root, list(dict.fromkeys(foreign)))
     return found
 
 
-def paths_in(path: Path) -> list[str]:
-    """The ends `<domain>/<class>/<file>` of a list's paths; raises a `UserError` if it cannot be read as text."""
+def within(lists: str, data_dir: str) -> Path | None:
+    """The path of a folder with lists below that of the data; None where it lies elsewhere."""
+    place, root = (Path(one).expanduser().absolute() for one in (lists, data_dir))
+    return place.relative_to(root) if place.is_relative_to(root) else None
+
+
+def paths_in(path: Path, own: Callable[[str], str]) -> list[str]:
+    """The ends `<domain>/<class>/<file>` of a list's paths; own: see `listed_splits`. Raises a `UserError` if it cannot
+    be read as text."""
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise UserError(f"the list {path} is no text in UTF-8 ({error}); expected a path in each line") from error
     paths = (LABEL.sub("", line.strip()) for line in lines if line.strip())
-    return ["/".join(one.replace("\\", "/").split("/")[-3:]) for one in paths]
+    ends = (one.replace("\\", "/").split("/")[-3:] for one in paths)
+    return ["/".join([*map(own, folders), file]) for *folders, file in ends]
 
 
 def say_listed(found: Splits, root: Path, foreign: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """The column of a table's labels, classes or numbers to be predicted; those of the rows' groups, splits and owners."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ import numpy as np
 
 from fdgjax.data.given_splits import EXPECTED, unknown_split
 from fdgjax.data.groups import NoGroupError
-from fdgjax.data.sources.cells import TEXT_MISSING, Cells, categories_of, codes_of, first_line
+from fdgjax.data.sources.cells import Cells, as_number, categories_of, codes_of, first_line, missing_in
 from fdgjax.data.sources.rounding import check_labels_kept
 from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.words import spelt_apart
 
 LOGGER = logging.getLogger("fdgjax")
+WHOLE = re.compile(r"^([+-]?\d+)\.0*$")
+"""A whole number that was written as a decimal one."""
 
 
 def class_labels(
@@ -52,8 +55,11 @@ def numeric_labels(
     return (label,), found
 
 
-def group_names(table: Any, group: str, path: Path) -> list[str]:
+def group_names(table: Any, group: str, path: Path, missing: Sequence[str]) -> list[str]:
     """The names of the groups of a pyarrow table's rows, from the column `group`, which may be of any type.
+
+    Args:
+      table, path: the table and its file. group: the column. missing: see `fdgjax.data.sources.cells.cells_of`.
 
     Raises:
       NoGroupError: no such column, or a row without a value.
@@ -61,7 +67,7 @@ def group_names(table: Any, group: str, path: Path) -> list[str]:
     if group not in table.column_names:
         raise NoGroupError(f"{path} has no column '{group}' with the groups; it has: {', '.join(table.column_names)}")
     names = words_in(table, group)
-    if (lacking := first_without(names)) is not None:
+    if (lacking := first_without(names, group, missing)) is not None:
         raise NoGroupError(
             f"{path} has no '{group}' in line {first_line(table) + lacking}; expected a group in each row; give such "
             "rows one of their own"
@@ -69,28 +75,34 @@ def group_names(table: Any, group: str, path: Path) -> list[str]:
     return names
 
 
-def split_names(table: Any, split: str, path: Path) -> list[str]:
+def split_names(table: Any, split: str, path: Path, missing: Sequence[str]) -> list[str]:
     """The names of the splits of a pyarrow table's rows, from the column `split`; raises a `UserError` for a row that
-    has none of those of `fdgjax.data.given_splits.FIELD_OF`."""
+    has none of those of `fdgjax.data.given_splits.FIELD_OF`. missing: see `group_names`."""
     names = words_in(table, split)
     if (wrong := unknown_split(names)) is not None:
-        got = "nothing" if names[wrong] in TEXT_MISSING else f"'{printable(names[wrong])}'"
+        got = "nothing" if is_missing(names[wrong], *missing_in(split, missing)) else f"'{printable(names[wrong])}'"
         raise UserError(f"{path} has {got} as '{split}' in line {first_line(table) + wrong}; expected {EXPECTED}")
     return names
 
 
-def owner_names(table: Any, owner: str, path: Path) -> list[str]:
-    """The names of the owners of a pyarrow table's rows, from the column `owner`, which may be of any type; raises a
-    `UserError` for a row without a value."""
+def owner_names(table: Any, owner: str, path: Path, missing: Sequence[str]) -> list[str]:
+    """The names of the owners of a pyarrow table's rows, from the column `owner`, which may be of any type: 3.0 of one
+    file is 3 of another. Raises a `UserError` for a row without a value; missing: see `group_names`."""
     names = words_in(table, owner)
-    if (lacking := first_without(names)) is not None:
+    if (lacking := first_without(names, owner, missing)) is not None:
         raise UserError(f"{path} has no '{owner}' in line {first_line(table) + lacking}; expected an owner in each row")
-    return names
+    return [WHOLE.sub(r"\1", name) for name in names]
 
 
-def first_without(words: Sequence[str]) -> int | None:
-    """The position of the first word that stands for a missing value; None if none does."""
-    return next((row for row, word in enumerate(words) if word in TEXT_MISSING), None)
+def first_without(words: Sequence[str], column: str, missing: Sequence[str]) -> int | None:
+    """The position of the first word of a column that stands for a missing value; None if none does."""
+    nothing = missing_in(column, missing)
+    return next((row for row, word in enumerate(words) if is_missing(word, *nothing)), None)
+
+
+def is_missing(word: str, words: frozenset[str], codes: Sequence[float]) -> bool:
+    """Whether a word stands for a missing value; words, codes: as `missing_in` has them."""
+    return word in words or (bool(codes) and as_number(word) in codes)
 
 
 def words_in(table: Any, column: str) -> list[str]:

@@ -122,7 +122,7 @@ def read_tables(tables: Tables, options: TableOptions) -> Domains:
     return found.said(words)
 
 
-OF_A_ROW: Mapping[str, Callable[[Any, str, Path], list[str]]] = {
+OF_A_ROW: Mapping[str, Callable[[Any, str, Path, Sequence[str]], list[str]]] = {
     "group": group_names,
     "split": split_names,
     "owner": owner_names,
@@ -160,7 +160,11 @@ def used_cells(tables: Tables, options: TableOptions) -> Used:
         for (domain, own), path in zip(found.items(), tables.files.values(), strict=True)
     }
     words = {
-        f"{key}s": [word for domain, own in found.items() for word in OF_A_ROW[key](own, name, tables.files[domain])]
+        f"{key}s": [
+            word
+            for own, path in zip(found.values(), tables.files.values(), strict=True)
+            for word in OF_A_ROW[key](own, name, path, options.missing)
+        ]
         for key, name in options.apart.items()
         if key in OF_A_ROW
     }

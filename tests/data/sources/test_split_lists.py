@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.loading import load_data
 from fdgjax.data.sources.split_lists import listed_splits
 from fdgjax.utils.errors import UserError
@@ -19,7 +20,7 @@ def test_lists_of_any_writing_are_read(tmp_path: Path, caplog: pytest.LogCapture
         "art_train_kfold.txt": "art/dog/1.jpg 1\n/home/someone/PACS/art/Alarm Clock/1.jpg\t12\n\n",
         "art_crossval_kfold.txt": "\ufeffart/dog/2.jpg 1\r\n",
         "photo_train.txt": "PACS\\photo\\dog\\1 2.jpg\nphoto/cat/9.jpg 3\n",
-        "photo_test.txt": "photo/dog/1 2.jpg 0\n",
+        "photo_test.txt": "photo/dog/1 2.jpg 0\nphoto/cat/9.jpg 3\n",
         "classes.txt": "dog\n",
         "train.csv": "photo/dog/3.jpg\n",
     }
@@ -57,6 +58,10 @@ def test_what_is_no_folder_or_no_text_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"the list .*train\.txt is no text in UTF-8"):
         listed_splits(NAMES, str(tmp_path))
+    written(tmp_path, {"train.txt": "art/dog/1.jpg\n"})
+    (tmp_path / "val.txt").symlink_to(tmp_path / "unfetched")
+    with pytest.raises(UserError, match=r"val\.txt is a link that leads nowhere"):
+        listed_splits(NAMES, str(tmp_path))
 
 
 def test_images_are_matched_with_their_lists(tmp_path: Path) -> None:
@@ -76,3 +81,19 @@ def test_images_are_matched_with_their_lists(tmp_path: Path) -> None:
     for part, colour in zip(data.splits, colours.values(), strict=True):
         assert part.sum() == 8
         assert (np.asarray(data.inputs)[part] == colour).all()
+
+
+def test_lists_may_spell_folders_as_releases_do(tmp_path: Path) -> None:
+    """`Caltech/backpack` of one release is `caltech/back_pack` here, and lists of one fit the images of another."""
+    layout, lists = LAYOUTS["office_caltech10"], ""
+    for domain in ("Caltech", "amazon", "dslr", "webcam"):
+        for label in layout.classes:
+            file = tmp_path / "images" / domain / label.replace("back_pack", "backpack") / "1.png"
+            file.parent.mkdir(parents=True)
+            Image.new("RGB", (4, 4)).save(file)
+            lists += f"{domain}/{label}/1.png\n{file}\n"
+    written(tmp_path, {"train.txt": lists})
+    images, cache = str(tmp_path / "images"), str(tmp_path / "cache")
+    data = load_data("office_caltech10", data_dir=images, cache_dir=cache, image_size=4, split=str(tmp_path))
+    assert data.splits is not None
+    assert data.splits.train.all()

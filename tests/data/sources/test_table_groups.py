@@ -39,6 +39,16 @@ MISTAKES: Mapping[str, tuple[Mapping[str, str], Mapping[str, Any], str]] = {
         {"group": "pain"},
         r"north.csv has no 'pain' in line 2; expected a group in each",
     ),
+    "a word that is declared missing": (
+        {"north.csv": NORTH.replace("typical", "-9.0")},
+        {"group": "pain"},
+        r"north.csv has no 'pain' in line 2; expected a group in each",
+    ),
+    "one that is so in this column": (
+        {"north.csv": NORTH.replace("typical", "unknown")},
+        {"group": "pain", "missing": ("pain=unknown",)},
+        r"north.csv has no 'pain' in line 2; expected a group in each",
+    ),
     "nothing beside the label and the group": (
         {f"{name}.csv": "sick,pain\nno,a\nyes,b\n" for name in ("north", "south")},
         {"group": "pain"},

@@ -26,6 +26,7 @@ from fdgjax.run.records import (
     write_summary,
 )
 from fdgjax.run.records.workdir import seed_workdir
+from fdgjax.run.reopen import config_of
 from fdgjax.sweeps.status import hold
 from fdgjax.utils.checksums import CHECKSUM, Damaged, read_checked_json, write_checked_json
 from fdgjax.utils.errors import UserError
@@ -88,6 +89,32 @@ def test_a_folder_that_another_process_begins_during_the_look_is_a_runs(
     monkeypatch.setattr(Path, "iterdir", late)
     check_place(path)
     assert Workdir(path).config.exists(), "it was begun in between"
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "place"),
+    [
+        ("folder", "data", "new"),
+        ("pacs", "data/lists/random", "new/lists/random"),
+        ("pacs", "lists", "lists"),
+        ("table", "data", "data"),
+    ],
+)
+def test_lists_of_images_move_with_the_data_in_whose_folder_they_are(
+    name: str, split: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other lists are another experiment, the same ones elsewhere, too: no cell of a sweep is taken for another."""
+    monkeypatch.chdir(tmp_path)
+    config = read_config(make_config("fedavg", name))
+    where = dataclasses.replace(config.data, dir="data", split=split)
+    config = dataclasses.replace(config, data=where)
+    open_workdir(tmp_path / "run", config)
+    moved = config_of(tmp_path / "run", "new")
+    assert moved.data == dataclasses.replace(where, dir="new", split=place)
+    open_workdir(tmp_path / "run", moved)
+    other = dataclasses.replace(moved, data=dataclasses.replace(moved.data, split=f"{place}/other"))
+    with pytest.raises(UserError, match=r"holds another experiment: config\.data\.split is"):
+        open_workdir(tmp_path / "run", other)
 
 
 def test_the_lock_of_a_killed_process_does_not_block(config: Config, tmp_path: Path) -> None:
