@@ -146,8 +146,8 @@ def test_the_memory_benchmark_is_an_experiment() -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, perceptron: None) -> Iterator[Path]:
-    """A folder to type in: images of three domains, two of each patient and class, a run that has finished, and one
-    without labels."""
+    """A folder to type in: images of three domains, two of each patient and class, who are at two hospitals, a run that
+    has finished, and one without labels."""
     folder = tmp_path_factory.mktemp("world")
     rng = np.random.default_rng(0)
     for domain in "abc":
@@ -155,7 +155,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, perceptron: None) -> Iterato
             (folder / "DATA" / domain / kind).mkdir(parents=True)
             for number in range(12):
                 pixels = rng.integers(0, 256, (8, 8, 3), np.uint8)
-                Image.fromarray(pixels).save(folder / "DATA" / domain / kind / f"patient{number // 2}_{number}.png")
+                name = f"patient{number // 2}_hospital{number // 6}_{number}.png"
+                Image.fromarray(pixels).save(folder / "DATA" / domain / kind / name)
     (folder / "IMAGES").symlink_to(folder / "DATA" / "a" / "cat")
     strict = {name: getattr(jax.config, name) for name in ("jax_numpy_dtype_promotion", "jax_numpy_rank_promotion")}
     typed.cache_clear()
