@@ -9,20 +9,17 @@ import pytest
 from PIL import Image
 
 import fdgjax
-from fdgjax.api.trainer import lending
 from fdgjax.cli.choose import main, parser, protocol_of, read_asked, with_keys
-from fdgjax.config import make_config, read_config
-from fdgjax.data.owners import owners_of
+from fdgjax.config import make_config
 from fdgjax.evaluation.best_set import best_set
 from fdgjax.inference.left_out import read_left_out
 from fdgjax.report.choices import choice_tables
 from fdgjax.sweeps.choice import AS_FAST, cheapest, no_choice, not_behind, read_choice
 from fdgjax.sweeps.choice_record import Judged
-from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config, why_unfit
+from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config
 from fdgjax.sweeps.status import hold, note_failure
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.errors import UserError
-from tests.toys import domains_of
 
 DOMAINS = ("r0", "r15", "r30", "r60", "r75")
 
@@ -219,22 +216,6 @@ def test_candidates_learn_from_labels_and_gather_no_data() -> None:
     assert protocol_of("pacs", {}) == protocol_of("", {}) == "leave_one_out"
 
 
-@pytest.mark.parametrize(
-    ("owners", "fits"), [(None, False), (["a"] * 8, False), (["a", "b", "c"], True), (["a"] * 12 + ["b"], False)]
-)
-def test_as_many_clients_as_there_are_owners_decide_what_fits(owners: list[str] | None, fits: bool) -> None:
-    """Of two domains one is unseen, which leaves a single client where domains are clients."""
-    data = domains_of((12, 12))
-    order = np.argsort(data.domains, kind="stable")
-    data = data._replace(domains=data.domains[order])
-    data = data._replace(owners=owners_of(np.resize(owners, 24).tolist()) if owners else None)
-    with lending({"own": data}):
-        config = make_config("scaffold", "arrays")
-        config.data.name, config.model.name = "own", "mlp"
-        reason = why_unfit(read_config(config), data, data.domain_names)
-    assert ("a single client" in reason) != fits
-
-
 def test_draws_differ_from_each_other_and_from_the_configs_own() -> None:
     config = make_config("fedprox")
     drawn = drawn_candidates(config, 4)
@@ -276,8 +257,7 @@ def test_mistakes_are_one_line(more: list[str], words: str, tmp_path: Path, caps
 
 def test_a_config_file_of_a_regression_is_chosen_by_its_own_figure(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("""from fdgjax.config import make_config, read_config
-from fdgjax.data.owners import owners_of
+    file.write_text("""from fdgjax.config import make_config
 
 
 def get_config():
