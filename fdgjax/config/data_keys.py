@@ -51,8 +51,7 @@ class DataConfig:
       deviation 1 of all clients' training samples, from sums that each client makes of its own; else they stay as they
       are.
     validation: fraction of each client's data held out for validation, where no split gives it. test: the same for
-      tests. shots: target images
-      given to each client for training.
+      tests. shots: target images given to each client for training.
     split_seed: the seed of the split, the same for all runs, so that they differ in their training alone; -1 for each
       run's own, `config.seed`.
     streaming: whether the images stay on disk and a round requests each batch from the host, for data larger than the

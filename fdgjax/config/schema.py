@@ -7,8 +7,7 @@ from typing import Any
 
 from fdgjax.config.data_keys import DataConfig
 from fdgjax.data.numeric_labels import TASKS
-from fdgjax.data.sources.layouts import LAYOUTS
-from fdgjax.data.sources.split_lists import within
+from fdgjax.data.sources.split_lists import lists_within
 from fdgjax.engine import CLIENT_AXES, SEED_AXES
 from fdgjax.engine.exposure import EXPOSURES
 from fdgjax.engine.privacy.noise import WHERE
@@ -254,6 +253,5 @@ def experiment_identity(plain: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a plain config that identifies the experiment."""
     own = {key: value for key, value in plain.items() if key not in LOGGING_KEYS}
     data = {key: value for key, value in plain["data"].items() if key not in PLACES}
-    # Lists of images that lie in the folder of the data move with it.
-    inside = within(data["split"], plain["data"]["dir"]) if data["name"] in LAYOUTS and data.get("split") else None
+    inside = lists_within(data["name"], data.get("split", ""), plain["data"]["dir"])
     return {**own, "data": data if inside is None else {**data, "split": str(inside)}}

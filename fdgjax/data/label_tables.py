@@ -30,7 +30,7 @@ def label_histogram(
       One line for the header, one for the server if it has any data, and one for each client; columns aligned, no
       newline at the end.
     """
-    holders = [(name, rows) for name, rows in zip(named(client_names, client_rows), client_rows, strict=True)]
+    holders = list(zip(named(client_names, client_rows), client_rows, strict=True))
     if server_rows is not None and len(server_rows):
         holders.insert(0, ("server", server_rows))
     table = [["client", *class_names, "all"] + (["domains"] if domains is not None else [])]

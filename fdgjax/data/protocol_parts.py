@@ -14,6 +14,9 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.data.splits import few_shot, hold_out, split_domains, three_parts
 from fdgjax.utils.errors import UserError, printable
 
+DEALT = frozenset({"clients", "domains_per_client", "homogeneity", "label_skew"})
+"""The keys of protocols that split domains among any number of clients."""
+
 
 class SplitSpec(NamedTuple):
     """The arguments of a protocol: keys of `config.data`, and the seed of the split.
@@ -59,8 +62,7 @@ def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.rando
             f"config.data.{key} got {getattr(how, key):g}, but samples are grouped, and this split draws single ones; "
             f"expected {0 if how.label_skew else -1}, or samples that are not grouped"
         )
-    check_in_use(data, sources)
-    domains = domains_in_use(data)
+    domains = checked_domains(data, sources)
     if data.owners is not None:
         check_not_dealt(how)
         return owned_rows(data.owners, domains, sources, data.groups)
@@ -85,7 +87,7 @@ def dealt(data: Domains, sources: tuple[int, ...], how: SplitSpec, rng: np.rando
 
 def check_not_dealt(how: SplitSpec) -> None:
     """Raises a `UserError` for keys that say how samples are dealt, whose owners are given."""
-    for key in ("clients", "domains_per_client", "homogeneity", "label_skew"):
+    for key in sorted(DEALT):
         got, default = getattr(how, key), SplitSpec._field_defaults[key]
         if got != default:
             raise UserError(
@@ -194,8 +196,7 @@ def one_client_each(data: Domains, domains: tuple[int, ...], how: SplitSpec) -> 
     if data.owners is None:
         each = [parts_of_domain(data, domain, how) for domain in domains]
     else:
-        check_in_use(data, domains)
-        owned = owned_rows(data.owners, domains_in_use(data), domains, data.groups)
+        owned = owned_rows(data.owners, checked_domains(data, domains), domains, data.groups)
         each = [parts_of_owner(data, data.owners, rows, how) for rows in owned]
     train, validation, test = (list(column) for column in zip(*each, strict=True))
     return Partition(train, validation, test, target=nothing(), server=nothing())
@@ -203,31 +204,22 @@ def one_client_each(data: Domains, domains: tuple[int, ...], how: SplitSpec) -> 
 
 def parts_of_domain(data: Domains, domain: int, how: SplitSpec) -> Parts:
     """A domain's training, validation and test samples; they depend on nothing but the domain and the seed."""
-    rows, whose = rows_of_domain(data, domain), data.domain_names[domain]
-    if data.splits is not None:
-        rng, fractions = generator(how, domain), {"validation": how.validation, "test": how.test}
-        return given_parts(data.splits, rows, rng, whose, groups=data.groups, **fractions)
-    groups = None if data.groups is None else data.groups[rows]
-    train, validation, test = own_thirds(len(rows), domain, how, groups, whose)
-    return rows[train], rows[validation], rows[test]
+    return thirds(data, rows_of_domain(data, domain), generator(how, domain), data.domain_names[domain], how)
 
 
 def parts_of_owner(data: Domains, owners: Owners, rows: np.ndarray, how: SplitSpec) -> Parts:
     """An owner's training, validation and test samples, of its rows, from a stream of its own."""
-    rng, whose = generator(how, int(owners.numbers[rows[0]]), purpose=6), client_words(data, rows, 0)
+    rng = generator(how, int(owners.numbers[rows[0]]), purpose=6)
+    return thirds(data, rows, rng, client_words(data, rows, 0), how)
+
+
+def thirds(data: Domains, rows: np.ndarray, rng: np.random.Generator, whose: str, how: SplitSpec) -> Parts:
+    """Training, validation and test samples among these rows; arguments and errors as those of `given_parts`, or of
+    `three_parts` where no splits are given."""
     fractions = {"validation": how.validation, "test": how.test}
     if data.splits is not None:
         return given_parts(data.splits, rows, rng, whose, groups=data.groups, **fractions)
     return three_parts(rows, rng=rng, whose=whose, groups=data.groups, **fractions)
-
-
-def own_thirds(
-    samples: int, domain: int, how: SplitSpec, groups: np.ndarray | None = None, whose: str = "a client"
-) -> Parts:
-    """Training, validation and test samples of a party: those that `every_domain` and `unseen_client` give its domain.
-    Raises like `three_parts`."""
-    rng, every = generator(how, domain), np.arange(samples)
-    return three_parts(every, validation=how.validation, test=how.test, rng=rng, whose=whose, groups=groups)
 
 
 def generator(how: SplitSpec, domain: int, purpose: int = 1) -> np.random.Generator:
@@ -241,18 +233,21 @@ def domains_in_use(data: Domains) -> np.ndarray:
 
 
 def rows_of_domain(data: Domains, domain: int) -> np.ndarray:
-    """Positions of a domain's samples, ascending; of given splits those that are in one. Raises like `check_in_use`."""
-    check_in_use(data, [domain])
-    return np.flatnonzero(domains_in_use(data) == domain)
+    """Positions of a domain's samples, ascending; of given splits those that are in one. Raises like
+    `checked_domains`."""
+    return np.flatnonzero(checked_domains(data, [domain]) == domain)
 
 
-def check_in_use(data: Domains, domains: Sequence[int]) -> None:
-    """Raises a `UserError` if the given splits have no sample of one of the domains."""
-    if lacking := [domain for domain in domains if domain not in domains_in_use(data)]:
+def checked_domains(data: Domains, needed: Sequence[int]) -> np.ndarray:
+    """`domains_in_use`; raises a `UserError` if the given splits have no sample of one of the domains that are
+    needed."""
+    used = domains_in_use(data)
+    if data.splits is not None and (lacking := np.setdiff1d(needed, used)).size:
         raise UserError(
             f"the given splits have no sample of '{data.domain_names[lacking[0]]}'; expected some of each domain, or "
             "config.data.excluded with its name"
         )
+    return used
 
 
 def nothing() -> np.ndarray:

@@ -8,13 +8,13 @@ import numpy as np
 from fdgjax.data.federation import Partition
 from fdgjax.data.given_splits import Parts
 from fdgjax.data.protocol_parts import (
+    DEALT,
     SplitSpec,
     dealt,
     generator,
     given_parts,
     nothing,
     one_client_each,
-    own_thirds,
     parts_of_clients,
     parts_of_domain,
     rows_of_domain,
@@ -22,7 +22,7 @@ from fdgjax.data.protocol_parts import (
     with_shots,
 )
 from fdgjax.data.sources.domains import Domains
-from fdgjax.data.splits import hold_out, source_domains
+from fdgjax.data.splits import hold_out, source_domains, three_parts
 from fdgjax.utils.errors import UserError
 
 
@@ -139,8 +139,14 @@ def own_halves(samples: int, domain: int, how: SplitSpec, groups: np.ndarray | N
     return *hold_out(np.arange(samples), fraction=how.validation, rng=rng, groups=groups), nothing()
 
 
-DEALT = frozenset({"clients", "domains_per_client", "homogeneity", "label_skew"})
-"""The keys of protocols that split domains among any number of clients."""
+def own_thirds(
+    samples: int, domain: int, how: SplitSpec, groups: np.ndarray | None = None, whose: str = "a client"
+) -> Parts:
+    """Training, validation and test samples of a party: those that `every_domain` and `unseen_client` give its domain.
+    Raises like `three_parts`."""
+    rng, every = generator(how, domain), np.arange(samples)
+    return three_parts(every, validation=how.validation, test=how.test, rng=rng, whose=whose, groups=groups)
+
 
 PROTOCOLS: Mapping[str, Protocol] = {
     "leave_one_out": Protocol(leave_one_out, DEALT | {"target", "shots"}, own_halves),

@@ -97,7 +97,8 @@ def aggregation_weights(runs: Sequence[Run]) -> Figure | None:
                 title = ", ".join([run.label, run.panel, *([name] if name != "weights" else [])])
                 legend = tuple(client_keys(table.shape[1], names_of_clients(run)))
                 panels.append(OpenPanel(title, run.name, f"weights-{len(panels)}", drawing, axes, legend))
-    return Figure(panels_of(panels), client_keys(most, *named if len(named) == 1 else ())) if panels else None
+    alike = named.pop() if len(named) == 1 else ()
+    return Figure(panels_of(panels), client_keys(most, alike)) if panels else None
 
 
 def names_of_clients(run: Run) -> tuple[str, ...]:

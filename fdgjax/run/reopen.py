@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from fdgjax.config import Config, DataConfig, from_plain
 from fdgjax.config.register import check_registered
 from fdgjax.data.sources.domains import Domains
-from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.loading import DATASETS, Found
-from fdgjax.data.sources.split_lists import within
+from fdgjax.data.sources.split_lists import lists_within
 from fdgjax.engine import State
 from fdgjax.experiments import Experiment, Outline, build, make_outline
 from fdgjax.models.frozen import check_content
@@ -73,7 +72,7 @@ def config_of(path: Path, data_dir: str = "", *, needs_data: bool = True) -> Con
 
 def moved(where: DataConfig, data_dir: str) -> DataConfig:
     """The config of data that moved to `data_dir`, with the lists of images that lie in their folder."""
-    inside = within(where.split, where.dir) if where.name in LAYOUTS and where.split else None
+    inside = lists_within(where.name, where.split, where.dir)
     return dataclasses.replace(
         where, dir=data_dir, split=where.split if inside is None else str(Path(data_dir) / inside)
     )

@@ -13,8 +13,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from fdgjax.config import Config, DataConfig, read_config
-from fdgjax.data.protocol_parts import domains_in_use
-from fdgjax.data.protocols import DEALT, PROTOCOLS
+from fdgjax.data.protocol_parts import DEALT, domains_in_use
+from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
 from fdgjax.evaluation.selection import ORACLE
 from fdgjax.experiments import fit_model, found_data, unsplit_encoding

@@ -12,7 +12,7 @@ def file_groups(names: Sequence[str], pattern: str, key: str = "group") -> list[
     the whole pattern, if it has none.
 
     Args:
-      names: of the images' files.
+      names: of the images' files, perhaps with their folders, `<domain>/<class>/<file>`, in which nothing is searched.
       pattern: a regular expression, searched anywhere in a name; such as `^patient\\d+` or `_p(\\d+)_`.
       key: of `config.data` that the pattern is the value of, for error messages.
 
@@ -26,9 +26,10 @@ def file_groups(names: Sequence[str], pattern: str, key: str = "group") -> list[
         raise UserError(
             f"config.data.{key} got '{pattern}' ({error}); expected a regular expression for the names of files"
         ) from error
-    found = [expression.search(name) for name in names]
+    files = [name.rpartition("/")[2] for name in names]
+    found = [expression.search(file) for file in files]
     first = 1 if expression.groups else 0
-    if lacking := [name for name, match in zip(names, found, strict=True) if match is None or match[first] is None]:
+    if lacking := [name for name, match in zip(files, found, strict=True) if match is None or match[first] is None]:
         raise NoGroupError(
             f"config.data.{key} got '{pattern}', which is not found in the names of {len(lacking):,} of {len(names):,} "
             f"images, such as {printable(lacking[0])}; expected an expression that is in each name"

@@ -134,9 +134,8 @@ def load_data(
         raise UserError(f"image_size is 0, but {name} has images of any size: give a number of pixels, e.g. 32")
     folder = cache_root(cache_dir) / f"{name}-{VERSION}-{source.fingerprint}"
     # Before the images are decoded.
-    files = [name.rpartition("/")[2] for name in source.names]
     patterns = {"group": group, "owner": owner}
-    words = {f"{key}s": file_groups(files, pattern, key) for key, pattern in patterns.items() if pattern}
+    words = {f"{key}s": file_groups(source.names, pattern, key) for key, pattern in patterns.items() if pattern}
     splits = listed_splits(source.names, split, LAYOUTS[name].own) if split else None
     try:
         found = _from_cache(name, source, size, folder)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fdgjax.data.given_splits import EXPECTED, Splits, field_in
+from fdgjax.data.sources.layouts import LAYOUTS
 from fdgjax.data.sources.listing import is_folder, list_whole
 from fdgjax.data.sources.source import read_bytes
 from fdgjax.utils.errors import UserError, printable
@@ -65,9 +66,15 @@ def listed_splits(names: Sequence[str], folder: str, own: Callable[[str], str] =
     return found
 
 
-def within(lists: str, data_dir: str) -> Path | None:
-    """The path of a folder with lists below that of the data; None where it lies elsewhere."""
-    place, root = (Path(one).expanduser().absolute() for one in (lists, data_dir))
+def lists_within(name: str, split: str, data_dir: str) -> Path | None:
+    """The path of a folder with lists below that of the data, which moves with them; None where it lies elsewhere.
+
+    Args:
+      name: the data set's. split: as in `config.data`, of images a folder. data_dir: the folder of the data.
+    """
+    if not split or name not in LAYOUTS:
+        return None
+    place, root = (Path(one).expanduser().absolute() for one in (split, data_dir))
     return place.relative_to(root) if place.is_relative_to(root) else None
 
 
