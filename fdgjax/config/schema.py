@@ -45,6 +45,8 @@ class ModelConfig:
     unbiased_variance: whether BatchNorm's running variance is the unbiased one, as in PyTorch, instead of the biased
       one, as in Flax. masked_statistics: whether BatchNorm's statistics of a last partial batch are those of its
       samples alone, as in PyTorch, instead of a whole batch that its samples fill up by repetition.
+    frozen_statistics: whether BatchNorm normalises by the statistics of `pretrained` in training, too, which then never
+      change; its scale and bias are trained. DomainBed's networks do so (`freeze_bn`).
     """
 
     name: str = key("inception", names=MODELS)
@@ -66,6 +68,7 @@ class ModelConfig:
     frozen_copies: int = key(0, least=0, most=1000)
     unbiased_variance: bool = False
     masked_statistics: bool = False
+    frozen_statistics: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,8 +22,8 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, write_bytes
 from fdgjax.utils.variables import flatten
 
-KEYS_SINCE = ("group", "split", "owner", "figures_threshold")
-"""Keys, of `config.data` or of none of its groups, that came after states were named after the changed keys alone."""
+KEYS_SINCE = ("group", "split", "owner", "frozen_statistics", "figures_threshold")
+"""Keys, of `config.data`, `config.model` or no group, newer than states that are named after the changed keys alone."""
 
 
 def state_file(settings: NodeSettings, terms: Terms) -> Path:
@@ -31,7 +31,7 @@ def state_file(settings: NodeSettings, terms: Terms) -> Path:
     the keys that are not at their defaults, so that a key that is added to the package changes no name; before, it was
     after all keys, and a folder of that name is used where there is one."""
     own = experiment_identity(to_plain(terms.config))
-    every = of_then({**own, "data": of_then(own["data"]), "rounds": 0})
+    every = of_then({**own, **{group: of_then(own[group]) for group in ("data", "model")}, "rounds": 0})
     changed = {"method": terms.config.method.name, **changed_keys(terms.config), "rounds": 0}
     before, now = (
         settings.states / f"{experiment_digest(named, terms)}-client{settings.client}"

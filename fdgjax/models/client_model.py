@@ -25,7 +25,7 @@ from fdgjax.utils.errors import UserError
 from fdgjax.utils.processor import AMX, instructions
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import flatten
+from fdgjax.utils.variables import flatten, module_of
 
 
 def with_floats(tree: PyTree, to: DTypeLike) -> PyTree:
@@ -96,12 +96,14 @@ def make_client_model(
       statistics: how the BatchNorm layers of the trained part take a batch's statistics, see `as_model`.
 
     Raises:
-      UserError: `frozen` exceeds the number of stages, weights do not fit, or the network cannot be computed in
-        `dtype`.
+      UserError: `frozen` exceeds the number of stages, weights do not fit, statistics are frozen that are not in the
+        file, or the network cannot be computed in `dtype`.
     """
     whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
     model = as_model(whole, image_shape, scaling, dtype, statistics)
     values: Mapping[str, np.ndarray] = convert(weights, model.shapes()) if weights else {}
+    if statistics and statistics.frozen:
+        check_frozen_statistics(name, model, values)
     if not stages:
         trained = with_values(model, values)
         check_dtype(whole, image_shape, name, dtype)
@@ -112,6 +114,19 @@ def make_client_model(
     rest = with_values(as_model(trained_part, trunk.shape, dtype=dtype, statistics=statistics), values)
     check_dtype(trained_part, trunk.shape, name, dtype)
     return ClientModel(whole, trunk, rest, on_images(trunk, rest))
+
+
+def check_frozen_statistics(name: str, model: Model, values: Mapping[str, np.ndarray]) -> None:
+    """Raises a `UserError` unless all of a network's BatchNorm layers, of which there is one, start from a file's
+    statistics (`values`, by path): those of a random network are 0 and 1, by which nothing is normalised."""
+    means = [path for path in flatten(model.shapes()) if path.startswith("batch_stats/") and path.endswith("/mean")]
+    missing = [module_of(path) for path in means if path not in values]
+    if missing or not means:
+        got = f"the BatchNorm layer {missing[0]}, whose statistics are in no file" if missing else "no BatchNorm"
+        raise UserError(
+            f"config.model.frozen_statistics got True for the network '{name}' with {got}; expected BatchNorm layers "
+            "that start from config.model.pretrained, or False"
+        )
 
 
 def check_dtype(module: nn.Module, shape: Sequence[int], name: str, dtype: str) -> None:

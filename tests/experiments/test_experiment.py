@@ -85,6 +85,12 @@ def test_batchnorms_statistics_by_config(key: str) -> None:
         np.testing.assert_allclose(more, moved * n / (n - 1), rtol=1e-3)
 
 
+def test_frozen_statistics_by_config() -> None:
+    chosen = ModelConfig("digits_cnn", 1 / 8, unit="norm", frozen_statistics=True)
+    with pytest.raises(UserError, match="frozen_statistics got True"):
+        client_model(chosen, domains_of([4, 4]), None, DataConfig(scaling="signed"), None, "float32")
+
+
 def cropped(image_size: int, crop_size: int, augmentation: str = "domainbed") -> Experiment:
     config = make_config("fedavg")
     config.rounds, config.devices = 1, 1

@@ -183,6 +183,23 @@ def test_the_unbiased_variance_is_n_over_n_minus_one_times_the_biased_one() -> N
     chex.assert_trees_all_equal(biased, unbiased)
 
 
+def test_frozen_statistics_are_those_of_evaluation_in_training_too() -> None:
+    """Results, gradients and kept statistics are those of Flax's layer with `use_running_average`."""
+    (x,), variables = arrays(SHAPE), variables_of(SHAPE[-1])
+    variables["batch_stats"]["var"] += 1  # a small variance makes sin(3 y) steep
+    got = jax.jit(in_training, static_argnums=2)(
+        variables, x, BatchStatistics(True, True, frozen=True), jnp.ones(len(x))
+    )
+
+    def loss(params: Any, x: jax.Array) -> Any:
+        y = nn.BatchNorm(use_running_average=True).apply({**variables, "params": params}, x)
+        return jnp.sum(jnp.sin(3 * y)), y
+
+    (_, y), (of_params, of_x) = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(variables["params"], x)
+    close(got, {"y": y, "x": of_x} | of_params | variables["batch_stats"])
+    chex.assert_trees_all_equal({name: got[name] for name in ("mean", "var")}, variables["batch_stats"])
+
+
 @pytest.mark.parametrize("samples", [0, 1])
 def test_no_sample_and_one_value_per_channel_are_finite(samples: int) -> None:
     (x,), mask = arrays((2, 3)), (jnp.arange(2) < samples).astype(jnp.float32)
