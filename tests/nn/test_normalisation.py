@@ -192,7 +192,7 @@ def test_frozen_statistics_are_those_of_evaluation_in_training_too() -> None:
     )
 
     def loss(params: Any, x: jax.Array) -> Any:
-        y = nn.BatchNorm(use_running_average=True).apply({**variables, "params": params}, x)
+        y: Any = nn.BatchNorm(use_running_average=True).apply({**variables, "params": params}, x)
         return jnp.sum(jnp.sin(3 * y)), y
 
     (_, y), (of_params, of_x) = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(variables["params"], x)
