@@ -193,7 +193,8 @@ def client_model(
         scaling=where.scaling,
         weights=weights,
         dtype=dtype,
-        statistics=BatchStatistics(chosen.unbiased_variance, chosen.masked_statistics, chosen.frozen_statistics),
+        statistics=BatchStatistics(unbiased=chosen.unbiased_variance, masked=chosen.masked_statistics),
+        frozen_statistics=chosen.frozen_statistics,
     )
 
 

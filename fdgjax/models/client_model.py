@@ -20,12 +20,13 @@ from fdgjax.models.pretrained.convert import WeightFile, convert, with_values
 from fdgjax.models.scaling import scaling_function
 from fdgjax.models.stages import ALL_STAGES, StageRange
 from fdgjax.nn import BatchStatistics, with_statistics
+from fdgjax.nn.normalisation import FILLED_AND_BIASED
 from fdgjax.nn.rounded import rounded_products
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.processor import AMX, instructions
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import flatten, module_of
+from fdgjax.utils.variables import flatten, norm_paths
 
 
 def with_floats(tree: PyTree, to: DTypeLike) -> PyTree:
@@ -81,7 +82,8 @@ def make_client_model(
     scaling: str,
     weights: WeightFile | None,
     dtype: str = "float32",
-    statistics: BatchStatistics | None = None,
+    statistics: BatchStatistics = FILLED_AND_BIASED,
+    frozen_statistics: bool = False,
 ) -> ClientModel:
     """The client model.
 
@@ -94,18 +96,19 @@ def make_client_model(
       weights: a file's tensors to start from, or None.
       dtype: the entry of `DTYPES` in which the trained part is computed; frozen stages are always computed in float32.
       statistics: how the BatchNorm layers of the trained part take a batch's statistics, see `as_model`.
+      frozen_statistics: whether those that start from a file's statistics keep them.
 
     Raises:
-      UserError: `frozen` exceeds the number of stages, weights do not fit, statistics are frozen that are not in the
-        file, or the network cannot be computed in `dtype`.
+      UserError: `frozen` exceeds the number of stages, weights do not fit, no layer starts from a file's statistics
+        that are to be frozen, or the network cannot be computed in `dtype`.
     """
     whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
-    model = as_model(whole, image_shape, scaling, dtype, statistics)
-    values: Mapping[str, np.ndarray] = convert(weights, model.shapes()) if weights else {}
-    if statistics and statistics.frozen:
-        check_frozen_statistics(name, model, values)
+    shapes = as_model(whole, image_shape, scaling, dtype).shapes()
+    values: Mapping[str, np.ndarray] = convert(weights, shapes) if weights else {}
+    if frozen_statistics:
+        statistics = statistics._replace(frozen=layers_in_file(name, shapes, values))
     if not stages:
-        trained = with_values(model, values)
+        trained = with_values(as_model(whole, image_shape, scaling, dtype, statistics), values)
         check_dtype(whole, image_shape, name, dtype)
         return ClientModel(whole, None, trained, trained)
     first = as_model(network(part=StageRange(0, len(stages))), image_shape, scaling)
@@ -116,17 +119,23 @@ def make_client_model(
     return ClientModel(whole, trunk, rest, on_images(trunk, rest))
 
 
-def check_frozen_statistics(name: str, model: Model, values: Mapping[str, np.ndarray]) -> None:
-    """Raises a `UserError` unless all of a network's BatchNorm layers, of which there is one, start from a file's
-    statistics (`values`, by path): those of a random network are 0 and 1, by which nothing is normalised."""
-    means = [path for path in flatten(model.shapes()) if path.startswith("batch_stats/") and path.endswith("/mean")]
-    missing = [module_of(path) for path in means if path not in values]
-    if missing or not means:
-        got = f"the BatchNorm layer {missing[0]}, whose statistics are in no file" if missing else "no BatchNorm"
-        raise UserError(
-            f"config.model.frozen_statistics got True for the network '{name}' with {got}; expected BatchNorm layers "
-            "that start from config.model.pretrained, or False"
-        )
+def layers_in_file(name: str, shapes: Variables, values: Mapping[str, np.ndarray]) -> frozenset[str]:
+    """The paths of a network's BatchNorm layers whose statistics a file has.
+
+    Args:
+      name: the network's. shapes: of its variables. values: the file's, by path.
+
+    Raises:
+      UserError: none. The statistics of a random network are 0 and 1, by which nothing is normalised.
+    """
+    layers = norm_paths(shapes)
+    if found := frozenset(layer for layer in layers if f"batch_stats/{layer}/mean" in values):
+        return found
+    got = "without pretrained weights" if layers else "without BatchNorm"
+    raise UserError(
+        f"config.model.frozen_statistics got True for the network '{name}' {got}; expected a network with BatchNorm "
+        "and config.model.pretrained, or False"
+    )
 
 
 def check_dtype(module: nn.Module, shape: Sequence[int], name: str, dtype: str) -> None:

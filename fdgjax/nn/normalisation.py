@@ -20,13 +20,13 @@ class BatchStatistics(NamedTuple):
       the number of values per channel in the batch (for n = 1, which PyTorch refuses, the biased one). The batch is
       normalised by the biased variance in any case.
     masked: whether the samples that fill up a last partial batch are left out.
-    frozen: whether a batch is normalised by the running statistics in training, too, which then never change (PyTorch's
-      layers in evaluation mode). Scale and bias are trained as ever.
+    frozen: the paths of the layers that normalise by their running statistics in training, too, which then never change
+      (PyTorch's layers in evaluation mode). Their scale and bias are trained as ever.
     """
 
     unbiased: bool = False
     masked: bool = False
-    frozen: bool = False
+    frozen: frozenset[str] = frozenset()
 
 
 FILLED_AND_BIASED = BatchStatistics()
@@ -86,7 +86,7 @@ class BatchNorm(nn.Module):
         own = parts[0].dtype
         scale = self.param("scale", nn.initializers.ones, shape) if self.affine else jnp.ones(shape, own)
         bias = self.param("bias", nn.initializers.zeros, shape) if self.affine else jnp.zeros(shape, own)
-        if self.use_running_average or statistics.frozen:
+        if self.use_running_average or "/".join(self.path) in statistics.frozen:
             mean, var = (statistic.value.astype(wide) for statistic in kept)
         else:
             counted = mask if statistics.masked else None
