@@ -70,25 +70,36 @@ def leads(_: str) -> str:
     seed, the paper's, and ours in the last quarter of the rounds."""
     folder, spec = LEADING_IN
     published, cells = read_published(SPECS / f"{spec}.py"), kept_cells(folder)
-    rows: dict[tuple[str, str], list[str]] = {}
-    wins: dict[tuple[str, str], list[str]] = {}
-    for figure in LEADS:
-        own, *others = leading_first(values_of(cells, figure))
-        late = values_of(cells, figure, late_figure)
-        for name, theirs in others:
-            targets = sorted({target for target, seed in own[1] if (target, seed) in theirs})
-            several = [(f"mean of {len(targets)}", targets)] if len(targets) > 1 else []
-            for words, some in [*((target, [target]) for target in targets), *several]:
-                ours = paired(of_targets(own[1], some), theirs)
-                last_quarter = paired(of_targets(late[LEADING], some), late[name])
-                gain = published_lead(published, name, some, figure)
-                said = "" if gain is None else f"{gain:+.1f}"
-                rows.setdefault((name, words), []).extend([lead(ours), said, lead(last_quarter)])
-                wins.setdefault((name, words), [f"{ours.pairs}" if ours else "0"]).append(f"{ours.wins if ours else 0}")
+    reported, late = (
+        {figure: values_of(cells, figure, of_seed) for figure in LEADS} for of_seed in (reported_figure, late_figure)
+    )
+
+    def row(name: str, words: str, targets: Sequence[str]) -> list[str]:
+        def ours(by_method: Mapping[str, Values]) -> Difference | None:
+            return paired(of_targets(by_method[LEADING], targets), by_method[name])
+
+        ahead = [str(found.wins if (found := ours(reported[figure])) else 0) for figure in LEADS]
+        first = ours(reported[LEADS[0]])
+        numbers = [
+            said
+            for figure in LEADS
+            for said in (
+                lead(ours(reported[figure])),
+                published_lead(published, name, targets, figure),
+                lead(ours(late[figure])),
+            )
+        ]
+        return [name, words, f"{first.pairs if first else 0}: {', '.join(ahead)}", *numbers]
+
+    own, *others = leading_first(reported[LEADS[0]])
+    body = []
+    for name, theirs in others:
+        targets = sorted({target for target, seed in own[1] if (target, seed) in theirs})
+        body += [row(name, target, [target]) for target in targets]
+        body += [row(name, f"mean of {len(targets)}", targets)] if len(targets) > 1 else []
     figures = [HEADLINES[figure] for figure in LEADS]
     numbers = [title for name in figures for title in (name, "the paper's", f"{name}, last quarter")]
     pairs = f"pairs: ahead by {', '.join(figures)}"
-    body = [[*key, f"{wins[key][0]}: {', '.join(wins[key][1:])}", *row] for key, row in rows.items()]
     return "\n".join([*markdown_table([f"{LEADING} minus", "unseen", pairs, *numbers], body, right=numbers), ""])
 
 
@@ -97,13 +108,13 @@ def leading_first(methods: Mapping[str, Values]) -> list[tuple[str, Values]]:
     return sorted(methods.items(), key=lambda item: (item[0] != LEADING, item[0]))
 
 
-def published_lead(published: Figures, name: str, targets: Sequence[str], figure: str) -> float | None:
-    """The difference of the paper's means, in the mean of some targets; None where it does not print them all."""
+def published_lead(published: Figures, name: str, targets: Sequence[str], figure: str) -> str:
+    """The difference of the paper's means, in the mean of some targets; '' where it does not print them all."""
     cells = [[(f"{method}-{target}", figure) for target in targets] for method in (LEADING, name)]
     if not all(cell in published for each in cells for cell in each):
-        return None
+        return ""
     ours, theirs = (np.mean([published[cell].mean for cell in each]) for each in cells)
-    return float(ours - theirs)
+    return f"{ours - theirs:+.1f}"
 
 
 def of_targets(values: Values, targets: Sequence[str]) -> Values:
