@@ -14,7 +14,13 @@ from launch.kept import EVIDENCE, compared_in
 from launch.rows import RESULTS
 
 ID_OOD, AVG_ALL = ("id_accuracy", "ood_accuracy"), ("avg_accuracy", "all_accuracy")
-PRETRAINED = "pretrained_pacs"
+PRETRAINED = {
+    "pretrained_pacs": (
+        "PACS, last block of an ImageNet network trained for 5 rounds, mean of four unseen domains, 3 seeds"
+    ),
+    "pretrained_pacs_batch_statistics": "the same, its BatchNorm by each batch's statistics instead of the weights'",
+}
+"""Folders of runs that no paper has, and what was run."""
 
 
 class Headline(NamedTuple):
@@ -76,7 +82,7 @@ HEADLINES = (
 
 
 def headlines(_: str) -> str:
-    """A line for each of `HEADLINES`, the paper's figures in brackets, and one without a paper's."""
+    """A line for each of `HEADLINES`, the paper's figures in brackets, and for each of `PRETRAINED`."""
     rows = []
     for line in HEADLINES:
         (evidence,) = (one for one in EVIDENCE if one.folder == line.folder)
@@ -87,13 +93,11 @@ def headlines(_: str) -> str:
         each = " each" if len(seeds) > 1 else ""
         cells = [in_words(key[1], found[key], line.figures) for key in (line.baseline, line.method)]
         rows.append([f"{line.what}, {many}{each}", line.metrics, *cells])
-    runs = read_runs([RESULTS / PRETRAINED])
-    spreads = {
-        method: [over_targets(values_of(runs, figure)[method]) for figure in ID_OOD] for method in ("fedavg", "hfedf")
-    }
-    shown = {name: " / ".join(f"{100 * one.mean:.1f}" for one in each if one) for name, each in spreads.items()}
-    what = "PACS, last block of an ImageNet network trained for 5 rounds, mean of four unseen domains, 3 seeds"
-    rows.append([what, "id / ood", shown["fedavg"], f"hFedF {shown['hfedf']}"])
+    for folder, what in PRETRAINED.items():
+        by_figure = [values_of(read_runs([RESULTS / folder]), figure) for figure in ID_OOD]
+        spreads = {name: [over_targets(values[name]) for values in by_figure] for name in ("fedavg", "hfedf")}
+        shown = {name: " / ".join(f"{100 * one.mean:.1f}" for one in each if one) for name, each in spreads.items()}
+        rows.append([what, "id / ood", shown["fedavg"], f"hFedF {shown['hfedf']}"])
     head = ["experiment", "metrics", "FedAvg, ours (paper)", "the paper's method, ours (paper)"]
     return "\n".join([*markdown_table(head, rows), ""])
 

@@ -99,7 +99,12 @@ PRETRAINED: Mapping[str, Any] = {
     "rounds": 5,
     "local_epochs": 1,
     "eval_every": 1,
-    "model": {"name": "efficientnet_lite0", "pretrained": "efficientnet_lite0", "frozen": 7},
+    "model": {
+        "name": "efficientnet_lite0",
+        "pretrained": "efficientnet_lite0",
+        "frozen": 7,
+        "frozen_statistics": True,
+    },
     "method": {"client_optimizer": "adam", "client_learning_rate": 1e-3, "client_weight_decay": 1e-4},
 }
 """Our own: a network pretrained on ImageNet, of which only the last block, the last convolution and the last layer are

@@ -46,7 +46,8 @@ class ModelConfig:
       one, as in Flax. masked_statistics: whether BatchNorm's statistics of a last partial batch are those of its
       samples alone, as in PyTorch, instead of a whole batch that its samples fill up by repetition.
     frozen_statistics: whether BatchNorm normalises by the statistics of `pretrained` in training, too, which then never
-      change; its scale and bias are trained. DomainBed's networks do so (`freeze_bn`).
+      change; its scale and bias are trained. DomainBed's ResNets do so (`freeze_bn`); in federated learning Zhong et
+      al. (2023, "Making batch normalization great in federated deep learning") do from half of the rounds on.
     """
 
     name: str = key("inception", names=MODELS)

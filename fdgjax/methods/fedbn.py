@@ -21,7 +21,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import hyper
 from fdgjax.methods.parts.requirements import BATCH_NORM, SEVERAL_CLIENTS
 from fdgjax.methods.parts.server_state import WEIGHTINGS
-from fdgjax.methods.parts.setting_presets import official_fdse
+from fdgjax.methods.parts.setting_presets import BATCH_STATISTICS, official_fdse
 from fdgjax.methods.parts.sharing import of_trained
 from fdgjax.objectives import statistics_only
 from fdgjax.utils.variables import module_of, norm_paths
@@ -55,5 +55,5 @@ ENTRY = Entry(
     "FedAvg with BatchNorm layers that stay local (Li et al., 2021)",
     title="FedBN",
     needs=(BATCH_NORM, SEVERAL_CLIENTS),
-    presets=official_fdse(pacs={"client_learning_rate": 0.1}),
+    presets={**official_fdse(pacs={"client_learning_rate": 0.1}), **BATCH_STATISTICS},
 )

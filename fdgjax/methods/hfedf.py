@@ -33,6 +33,7 @@ from fdgjax.methods.parts.generated_models import (
 )
 from fdgjax.methods.parts.hyper import TABLE_10, When, hyper
 from fdgjax.methods.parts.hypernetwork_method import average, descend, hypernet
+from fdgjax.methods.parts.setting_presets import BATCH_STATISTICS
 from fdgjax.utils.registry import lookup
 
 
@@ -142,5 +143,6 @@ ENTRY = Entry(
     hfedf,
     "hypernetwork, aligned gradients, smoothed server (hFedF v2)",
     title="hFedF",
+    presets=BATCH_STATISTICS,
     pixels=lambda h: h.embeddings == "fixed",
 )

@@ -13,6 +13,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.generated_models import HyperNetHyper, HyperServer, HyperWeights, server_optimizer
 from fdgjax.methods.parts.hyper import SERVER_LEARNING_RATES, TABLE_10, hyper
 from fdgjax.methods.parts.hypernetwork_method import average, descend, hypernet
+from fdgjax.methods.parts.setting_presets import BATCH_STATISTICS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,4 +42,5 @@ ENTRY = Entry(
     pfedhn,
     "hypernetwork, averaged gradients (Shamsian et al., 2021)",
     title="pFedHN",
+    presets=BATCH_STATISTICS,
 )

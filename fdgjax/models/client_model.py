@@ -1,6 +1,7 @@
 """The client model: a network of the registry with its units, head and frozen stages, as the two pure functions of the
 contract."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -99,8 +100,8 @@ def make_client_model(
       frozen_statistics: whether those that start from a file's statistics keep them.
 
     Raises:
-      UserError: `frozen` exceeds the number of stages, weights do not fit, no layer starts from a file's statistics
-        that are to be frozen, or the network cannot be computed in `dtype`.
+      UserError: `frozen` exceeds the number of stages, weights do not fit, or the network cannot be computed in
+        `dtype`.
     """
     whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
     shapes = as_model(whole, image_shape, scaling, dtype).shapes()
@@ -120,22 +121,17 @@ def make_client_model(
 
 
 def layers_in_file(name: str, shapes: Variables, values: Mapping[str, np.ndarray]) -> frozenset[str]:
-    """The paths of a network's BatchNorm layers whose statistics a file has.
+    """The paths of a network's BatchNorm layers whose statistics a file has; a log line says if there are none.
 
     Args:
       name: the network's. shapes: of its variables. values: the file's, by path.
-
-    Raises:
-      UserError: none. The statistics of a random network are 0 and 1, by which nothing is normalised.
     """
     layers = norm_paths(shapes)
-    if found := frozenset(layer for layer in layers if f"batch_stats/{layer}/mean" in values):
-        return found
-    got = "without pretrained weights" if layers else "without BatchNorm"
-    raise UserError(
-        f"config.model.frozen_statistics got True for the network '{name}' {got}; expected a network with BatchNorm "
-        "and config.model.pretrained, or False"
-    )
+    found = frozenset(layer for layer in layers if f"batch_stats/{layer}/mean" in values)
+    if not found:
+        why = "no pretrained weights" if layers else "no BatchNorm"
+        logging.getLogger("fdgjax").info(f"config.model.frozen_statistics changes nothing: {name} has {why}")
+    return found
 
 
 def check_dtype(module: nn.Module, shape: Sequence[int], name: str, dtype: str) -> None:

@@ -1,6 +1,7 @@
 """Which network an experiment trains: the config's word, the method's wish, the network's own kind of units."""
 
 import dataclasses
+import logging
 from typing import Any
 
 import flax.linen as nn
@@ -85,10 +86,11 @@ def test_batchnorms_statistics_by_config(key: str) -> None:
         np.testing.assert_allclose(more, moved * n / (n - 1), rtol=1e-3)
 
 
-def test_frozen_statistics_by_config() -> None:
+def test_frozen_statistics_by_config(caplog: pytest.LogCaptureFixture) -> None:
     chosen = ModelConfig("digits_cnn", 1 / 8, unit="norm", frozen_statistics=True)
-    with pytest.raises(UserError, match="frozen_statistics got True"):
+    with caplog.at_level(logging.INFO, "fdgjax"):
         client_model(chosen, domains_of([4, 4]), None, DataConfig(scaling="signed"), None, "float32")
+    assert "frozen_statistics changes nothing: digits_cnn has no pretrained weights" in caplog.text
 
 
 def cropped(image_size: int, crop_size: int, augmentation: str = "domainbed") -> Experiment:

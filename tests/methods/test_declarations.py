@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from fdgjax import methods
+from fdgjax.config.presets import PRESETS
+from fdgjax.data.sources.loading import DATASETS
+from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import When, hyper
 from fdgjax.utils.errors import UserError
 
@@ -61,3 +64,8 @@ def test_what_no_search_could_try_is_refused_where_it_is_declared(arguments: Map
     with pytest.raises(UserError, match=re.escape(said)):
         hyper(0.5, **{"search": (0.5,), "source": "ours", **arguments})
     hyper(0.5, search=(0.5, 1), source="ours", when=When(lambda h: True))
+
+
+def test_a_methods_own_settings_are_of_presets_that_exist() -> None:
+    for entry in METHODS.values():
+        assert entry.presets.keys() <= DATASETS.keys() | PRESETS.keys(), entry.name

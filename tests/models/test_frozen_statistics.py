@@ -1,5 +1,6 @@
 """BatchNorm that keeps the statistics of pretrained weights while its network is trained."""
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from safetensors.numpy import save_file
 from fdgjax.contract import Model, PyTree
 from fdgjax.models.client_model import make_client_model, make_network
 from fdgjax.models.pretrained.convert import WeightFile, read_weights
-from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import flatten
 from tests.conformance.weights import CLASSES, FILES, SIDE
 
@@ -49,8 +49,11 @@ def test_a_files_statistics_stay_while_all_parameters_are_trained(head: str, tmp
 
 
 @pytest.mark.parametrize(
-    ("name", "unit", "said"), [("inception", "", "without BatchNorm"), ("digits_cnn", "norm", "without pretrained")]
+    ("name", "unit", "said"), [("inception", "", "no BatchNorm"), ("digits_cnn", "norm", "no pretrained weights")]
 )
-def test_a_network_without_statistics_of_a_file_is_refused(name: str, unit: str, said: str) -> None:
-    with pytest.raises(UserError, match=f"frozen_statistics got True for the network '{name}' {said}"):
+def test_a_line_says_where_no_layer_has_statistics_of_a_file(
+    name: str, unit: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "fdgjax"):
         with_frozen_statistics(name, None, unit)
+    assert f"frozen_statistics changes nothing: {name} has {said}" in caplog.text

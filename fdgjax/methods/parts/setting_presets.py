@@ -43,6 +43,12 @@ SIMCLR: Mapping[str, Mapping[str, Any]] = {
 }
 """For SimCLR with few epochs: ten times the learning rate, and a higher temperature."""
 
+BATCH_STATISTICS: Mapping[str, Mapping[str, Any]] = {
+    f"pretrained_{data}": {"model": {"frozen_statistics": False}} for data in ("pacs", "office_caltech10", "folder")
+}
+"""For clients with statistics of their own (FedBN), and for generated weights: with ImageNet's statistics hFedF is
+behind on the clients' own domains (benchmarks/results/pretrained_pacs)."""
+
 
 def official_fdse(pacs: Mapping[str, Any], office: Mapping[str, Any] = MappingProxyType({})) -> Mapping[str, Any]:
     """A method's own settings in FDSE's official code, `config/pacs` and `config/office`, where they differ from those
