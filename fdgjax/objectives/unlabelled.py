@@ -10,9 +10,13 @@ from fdgjax.contract import Batch, Context, Model, Objective, ObjectiveResult, V
 from fdgjax.nn import BatchStatistics, with_statistics
 from fdgjax.objectives.cross_entropy import masked_mean, mean_cross_entropy
 
+BY_BATCH = BatchStatistics(masked=True)
+"""BatchNorm follows each batch's own samples, whatever it does in training."""
+
 
 def entropy(model: Model) -> Objective:
-    """`mean_i H(p_i)`, p_i the predictions in training mode and H(p) = -sum_k p_k log p_k, in nats.
+    """`mean_i H(p_i)`, p_i the predictions in training mode and H(p) = -sum_k p_k log p_k, in nats. BatchNorm normalises
+    by the batch's samples, also where training left its statistics as they were.
 
     References:
       Wang et al., "Tent: fully test-time adaptation by entropy minimization", ICLR 2021, equation 1.
@@ -20,7 +24,8 @@ def entropy(model: Model) -> Objective:
 
     def objective(variables: Variables, batch: Batch, key: jax.Array, context: Context) -> ObjectiveResult:
         del context
-        output, changed = model.apply(variables, batch.inputs, True, key)
+        with with_statistics(BY_BATCH):
+            output, changed = model.apply(variables, batch.inputs, True, key)
         return masked_mean(entropies(output.logits), batch.mask), changed
 
     return objective
@@ -66,7 +71,7 @@ def replaced_statistics(model: Model) -> Objective:
         bare = {name: leaf for name, leaf in variables.items() if name != "seen"}
 
         def updated(statistics: Variables) -> Variables:
-            with with_statistics(BatchStatistics(masked=True)), nn.intercept_methods(passing_dropout):
+            with with_statistics(BY_BATCH), nn.intercept_methods(passing_dropout):
                 _, changed = model.apply({**bare, "batch_stats": statistics}, batch.inputs, True, key)
             return changed["batch_stats"]
 

@@ -5,17 +5,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from fdgjax.contract import Model, PyTree
-from fdgjax.models.client_model import make_client_model, make_network
+from fdgjax.contract import Batch, Context, Model, PyTree
+from fdgjax.models.client_model import as_model, make_client_model, make_network
 from fdgjax.models.pretrained.convert import WeightFile, read_weights
+from fdgjax.nn import BatchStatistics
+from fdgjax.objectives import entropy
 from fdgjax.utils.variables import flatten
 from tests.conformance.weights import CLASSES, FILES, SIDE
+from tests.models.frozen import Tiny
+from tests.toy_models import IMAGE
 
 
 def with_frozen_statistics(name: str, weights: WeightFile | None, unit: str = "", head: str = "") -> Model:
@@ -57,3 +62,15 @@ def test_a_line_says_where_no_layer_has_statistics_of_a_file(
     with caplog.at_level(logging.INFO, "fdgjax"):
         with_frozen_statistics(name, None, unit)
     assert f"frozen_statistics changes nothing: {name} has {said}" in caplog.text
+
+
+def test_tent_normalises_by_the_batch_whatever_training_did() -> None:
+    frozen = BatchStatistics(frozen=frozenset(["first/bn", "second/bn"]))
+    models = [as_model(Tiny(CLASSES), IMAGE, statistics=kept) for kept in (BatchStatistics(), frozen)]
+    variables, key = models[0].init(jax.random.key(0)), jax.random.key(1)
+    images = jnp.linspace(-1, 1, 4 * int(np.prod(IMAGE))).reshape(4, *IMAGE)
+    batch, context = Batch(images, jnp.zeros(4, jnp.int32), jnp.ones(4)), Context((), (), variables, jnp.int32(1))
+    plain, same = (entropy(model)(variables, batch, key, context) for model in models)
+    chex.assert_trees_all_close(same, plain, rtol=1e-5)
+    in_training, frozen_too = (model.apply(variables, images, True, key)[0].logits for model in models)
+    assert not np.allclose(frozen_too, in_training)
