@@ -15,8 +15,9 @@ BY_BATCH = BatchStatistics(masked=True)
 
 
 def entropy(model: Model) -> Objective:
-    """`mean_i H(p_i)`, p_i the predictions in training mode and H(p) = -sum_k p_k log p_k, in nats. BatchNorm normalises
-    by the batch's samples, also where training left its statistics as they were.
+    """`mean_i H(p_i)`, p_i the predictions in training mode and H(p) = -sum_k p_k log p_k, in nats.
+
+    BatchNorm normalises by the batch's samples, also where training left its statistics as they were.
 
     References:
       Wang et al., "Tent: fully test-time adaptation by entropy minimization", ICLR 2021, equation 1.
