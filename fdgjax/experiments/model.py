@@ -185,6 +185,8 @@ def client_model(
         note_scaling(weights, where.scaling)
     elif chosen.frozen:
         say_random(chosen.name)
+    if chosen.frozen_statistics and not chosen.pretrained:
+        say_no_statistics(chosen.name)
     return make_client_model(
         network_of(chosen, data),
         chosen.name,
@@ -194,7 +196,14 @@ def client_model(
         weights=weights,
         dtype=dtype,
         statistics=BatchStatistics(unbiased=chosen.unbiased_variance, masked=chosen.masked_statistics),
-        frozen_statistics=chosen.frozen_statistics,
+        frozen_statistics=chosen.frozen_statistics and bool(chosen.pretrained),
+    )
+
+
+def say_no_statistics(network: str) -> None:
+    """Logs that there are no statistics to be frozen: a random network's, 0 and 1, normalise nothing."""
+    logging.getLogger("fdgjax").info(
+        f"config.model.frozen_statistics changes nothing: config.model.pretrained names no weights of {network}"
     )
 
 

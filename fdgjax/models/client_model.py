@@ -1,7 +1,6 @@
 """The client model: a network of the registry with its units, head and frozen stages, as the two pure functions of the
 contract."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -17,7 +16,7 @@ from jax.typing import DTypeLike
 from fdgjax.contract import Model, Output, PyTree, Variables
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.frozen import Trunk, count_stages, freeze, on_images
-from fdgjax.models.pretrained.convert import WeightFile, convert, with_values
+from fdgjax.models.pretrained.convert import HEAD_MODULES, WeightFile, convert, with_values
 from fdgjax.models.scaling import scaling_function
 from fdgjax.models.stages import ALL_STAGES, StageRange
 from fdgjax.nn import BatchStatistics, with_statistics
@@ -97,7 +96,7 @@ def make_client_model(
       weights: a file's tensors to start from, or None.
       dtype: the entry of `DTYPES` in which the trained part is computed; frozen stages are always computed in float32.
       statistics: how the BatchNorm layers of the trained part take a batch's statistics, see `as_model`.
-      frozen_statistics: whether those that start from a file's statistics keep them.
+      frozen_statistics: whether those that a file of weights has, which are all but a head's, keep their statistics.
 
     Raises:
       UserError: `frozen` exceeds the number of stages, weights do not fit, or the network cannot be computed in
@@ -107,7 +106,8 @@ def make_client_model(
     shapes = as_model(whole, image_shape, scaling, dtype).shapes()
     values: Mapping[str, np.ndarray] = convert(weights, shapes) if weights else {}
     if frozen_statistics:
-        statistics = statistics._replace(frozen=layers_in_file(name, shapes, values))
+        of_files = frozenset(layer for layer in norm_paths(shapes) if not layer.startswith(HEAD_MODULES))
+        statistics = statistics._replace(frozen=of_files)
     if not stages:
         trained = with_values(as_model(whole, image_shape, scaling, dtype, statistics), values)
         check_dtype(whole, image_shape, name, dtype)
@@ -118,20 +118,6 @@ def make_client_model(
     rest = with_values(as_model(trained_part, trunk.shape, dtype=dtype, statistics=statistics), values)
     check_dtype(trained_part, trunk.shape, name, dtype)
     return ClientModel(whole, trunk, rest, on_images(trunk, rest))
-
-
-def layers_in_file(name: str, shapes: Variables, values: Mapping[str, np.ndarray]) -> frozenset[str]:
-    """The paths of a network's BatchNorm layers whose statistics a file has; a log line says if there are none.
-
-    Args:
-      name: the network's. shapes: of its variables. values: the file's, by path.
-    """
-    layers = norm_paths(shapes)
-    found = frozenset(layer for layer in layers if f"batch_stats/{layer}/mean" in values)
-    if not found:
-        why = "no pretrained weights" if layers else "no BatchNorm"
-        logging.getLogger("fdgjax").info(f"config.model.frozen_statistics changes nothing: {name} has {why}")
-    return found
 
 
 def check_dtype(module: nn.Module, shape: Sequence[int], name: str, dtype: str) -> None:

@@ -90,7 +90,7 @@ def test_frozen_statistics_by_config(caplog: pytest.LogCaptureFixture) -> None:
     chosen = ModelConfig("digits_cnn", 1 / 8, unit="norm", frozen_statistics=True)
     with caplog.at_level(logging.INFO, "fdgjax"):
         client_model(chosen, domains_of([4, 4]), None, DataConfig(scaling="signed"), None, "float32")
-    assert "frozen_statistics changes nothing: digits_cnn has no pretrained weights" in caplog.text
+    assert "frozen_statistics changes nothing: config.model.pretrained names no weights of digits_cnn" in caplog.text
 
 
 def cropped(image_size: int, crop_size: int, augmentation: str = "domainbed") -> Experiment:

@@ -1,6 +1,5 @@
 """BatchNorm that keeps the statistics of pretrained weights while its network is trained."""
 
-import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from fdgjax.contract import Batch, Context, Model, PyTree
+from fdgjax.contract import Batch, Context, PyTree
 from fdgjax.models.client_model import as_model, make_client_model, make_network
-from fdgjax.models.pretrained.convert import WeightFile, read_weights
+from fdgjax.models.pretrained.convert import read_weights
 from fdgjax.nn import BatchStatistics
 from fdgjax.objectives import entropy
 from fdgjax.utils.variables import flatten
@@ -23,21 +22,17 @@ from tests.models.frozen import Tiny
 from tests.toy_models import IMAGE
 
 
-def with_frozen_statistics(name: str, weights: WeightFile | None, unit: str = "", head: str = "") -> Model:
-    made = partial(make_network, name, CLASSES, width=1 / 16, unit=unit, head=head)
-    shape = (SIDE, SIDE, 3)
-    return make_client_model(
-        made, name, shape, frozen=0, scaling="signed", weights=weights, frozen_statistics=True
-    ).rest
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["", "projection"])
 def test_a_files_statistics_stay_while_all_parameters_are_trained(head: str, tmp_path: Path) -> None:
     """Of a layer that is in no file, such as a head's, they follow the batches."""
     name, file = "resnet18_imagenet", tmp_path / "weights.safetensors"
     save_file(FILES[name](), file)
-    model = with_frozen_statistics(name, read_weights(str(file), name), head=head)
+    network, weights = partial(make_network, name, CLASSES, width=1 / 16, head=head), read_weights(str(file), name)
+    made = make_client_model(
+        network, name, (SIDE, SIDE, 3), frozen=0, scaling="signed", weights=weights, frozen_statistics=True
+    )
+    model = made.rest
     variables = jax.jit(model.init)(jax.random.key(1))
     x, key = jnp.linspace(-1, 1, 2 * SIDE * SIDE * 3).reshape(2, SIDE, SIDE, 3), jax.random.key(0)
 
@@ -51,17 +46,6 @@ def test_a_files_statistics_stay_while_all_parameters_are_trained(head: str, tmp
     before = flatten({"batch_stats": variables["batch_stats"]})
     moved = {path.split("/")[1] for path, now in flatten(changed).items() if not np.array_equal(now, before[path])}
     assert moved == ({"projector"} if head else set())
-
-
-@pytest.mark.parametrize(
-    ("name", "unit", "said"), [("inception", "", "no BatchNorm"), ("digits_cnn", "norm", "no pretrained weights")]
-)
-def test_a_line_says_where_no_layer_has_statistics_of_a_file(
-    name: str, unit: str, said: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, "fdgjax"):
-        with_frozen_statistics(name, None, unit)
-    assert f"frozen_statistics changes nothing: {name} has {said}" in caplog.text
 
 
 def test_tent_normalises_by_the_batch_whatever_training_did() -> None:

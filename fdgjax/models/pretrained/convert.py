@@ -19,7 +19,7 @@ from fdgjax.models.pretrained.weight_names import LEAVES, PRETRAINED, Shape, Wei
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import flatten, module_of, unflatten
 
-HEADS = ("gaussian", "projector", "highlighter", "adapter")
+HEAD_MODULES = ("gaussian", "projector", "highlighter", "adapter")
 """The modules with heads' variables (`fdgjax.models.heads`); files do not contain them, so they are initialised."""
 
 UNUSED = ".num_batches_tracked"
@@ -98,7 +98,7 @@ def convert(weights: WeightFile, shapes: Variables) -> dict[str, np.ndarray]:
       UserError: a tensor that is missing, surplus or of another shape, with numbers that are not finite or variances
         below zero; the first one is named.
     """
-    wanted = {path: leaf for path, leaf in flatten(shapes).items() if not module_of(path).startswith(HEADS)}
+    wanted = {path: leaf for path, leaf in flatten(shapes).items() if not module_of(path).startswith(HEAD_MODULES)}
     rows = {path: row_of(path, weights.network) for path in wanted}
     names = {path: tensor_name(path, rows[path]) for path in wanted}
     last = {names[path]: wanted[path].shape for path in wanted if module_of(path) == "head"}
