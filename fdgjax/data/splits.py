@@ -144,8 +144,8 @@ def hold_out(
         raise UserError(f"the held-out fraction is {fraction}: give a number between 0 and 1, e.g. 0.1")
     if len(rows) < 2:
         raise UserError(
-            f"{whose} has too few samples, {len(rows)}; expected at least 2, to hold one out; use fewer clients, or "
-            "exclude its domain"
+            f"{whose} has too few samples, {len(rows)}; expected at least 2, to hold one out; add samples, take fewer "
+            "clients, or leave its domain or owner out"
         )
     held = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
     first, rest = random_parts(rows, [held], rng, groups, whose)
