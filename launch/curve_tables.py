@@ -73,34 +73,29 @@ def leads(_: str) -> str:
     reported, late = (
         {figure: values_of(cells, figure, of_seed) for figure in LEADS} for of_seed in (reported_figure, late_figure)
     )
-
-    def row(name: str, words: str, targets: Sequence[str]) -> list[str]:
-        def ours(by_method: Mapping[str, Values]) -> Difference | None:
-            return paired(of_targets(by_method[LEADING], targets), by_method[name])
-
-        ahead = [str(found.wins if (found := ours(reported[figure])) else 0) for figure in LEADS]
-        first = ours(reported[LEADS[0]])
-        numbers = [
-            said
-            for figure in LEADS
-            for said in (
-                lead(ours(reported[figure])),
-                published_lead(published, name, targets, figure),
-                lead(ours(late[figure])),
-            )
-        ]
-        return [name, words, f"{first.pairs if first else 0}: {', '.join(ahead)}", *numbers]
-
     own, *others = leading_first(reported[LEADS[0]])
     body = []
     for name, theirs in others:
         targets = sorted({target for target, seed in own[1] if (target, seed) in theirs})
-        body += [row(name, target, [target]) for target in targets]
-        body += [row(name, f"mean of {len(targets)}", targets)] if len(targets) > 1 else []
+        several = [(f"mean of {len(targets)}", targets)] if len(targets) > 1 else []
+        for words, some in [*((target, [target]) for target in targets), *several]:
+            found = [lead_over(name, some, reported[figure]) for figure in LEADS]
+            ahead = ", ".join(str(one.wins if one else 0) for one in found)
+            cells_of_row: list[str] = []
+            for figure, one in zip(LEADS, found, strict=True):
+                gain = published_lead(published, name, some, figure)
+                said = "" if gain is None else f"{gain:+.1f}"
+                cells_of_row += [lead(one), said, lead(lead_over(name, some, late[figure]))]
+            body.append([name, words, f"{found[0].pairs if found[0] else 0}: {ahead}", *cells_of_row])
     figures = [HEADLINES[figure] for figure in LEADS]
     numbers = [title for name in figures for title in (name, "the paper's", f"{name}, last quarter")]
     pairs = f"pairs: ahead by {', '.join(figures)}"
     return "\n".join([*markdown_table([f"{LEADING} minus", "unseen", pairs, *numbers], body, right=numbers), ""])
+
+
+def lead_over(name: str, targets: Sequence[str], methods: Mapping[str, Values]) -> Difference | None:
+    """How far `LEADING` is ahead of a method with some targets, paired by target and seed."""
+    return paired(of_targets(methods[LEADING], targets), methods[name])
 
 
 def leading_first(methods: Mapping[str, Values]) -> list[tuple[str, Values]]:
@@ -108,13 +103,13 @@ def leading_first(methods: Mapping[str, Values]) -> list[tuple[str, Values]]:
     return sorted(methods.items(), key=lambda item: (item[0] != LEADING, item[0]))
 
 
-def published_lead(published: Figures, name: str, targets: Sequence[str], figure: str) -> str:
-    """The difference of the paper's means, in the mean of some targets; '' where it does not print them all."""
+def published_lead(published: Figures, name: str, targets: Sequence[str], figure: str) -> float | None:
+    """The difference of the paper's means, in the mean of some targets; None where it does not print them all."""
     cells = [[(f"{method}-{target}", figure) for target in targets] for method in (LEADING, name)]
     if not all(cell in published for each in cells for cell in each):
-        return ""
+        return None
     ours, theirs = (np.mean([published[cell].mean for cell in each]) for each in cells)
-    return f"{ours - theirs:+.1f}"
+    return float(ours - theirs)
 
 
 def of_targets(values: Values, targets: Sequence[str]) -> Values:

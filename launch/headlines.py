@@ -94,7 +94,8 @@ def headlines(_: str) -> str:
         cells = [in_words(key[1], found[key], line.figures) for key in (line.baseline, line.method)]
         rows.append([f"{line.what}, {many}{each}", line.metrics, *cells])
     for folder, what in PRETRAINED.items():
-        by_figure = [values_of(read_runs([RESULTS / folder]), figure) for figure in ID_OOD]
+        runs = read_runs([RESULTS / folder])
+        by_figure = [values_of(runs, figure) for figure in ID_OOD]
         spreads = {name: [over_targets(values[name]) for values in by_figure] for name in ("fedavg", "hfedf")}
         shown = {name: " / ".join(f"{100 * one.mean:.1f}" for one in each if one) for name, each in spreads.items()}
         rows.append([what, "id / ood", shown["fedavg"], f"hFedF {shown['hfedf']}"])

@@ -28,7 +28,7 @@ from fdgjax.models import MODELS
 from fdgjax.models.client_model import ClientModel, make_client_model, make_network
 from fdgjax.models.cost import cost
 from fdgjax.models.frozen import Copies, Trunk, say_in_steps, say_random, trunk_features
-from fdgjax.models.pretrained.convert import WeightFile, note_scaling
+from fdgjax.models.pretrained.convert import WeightFile, in_files, note_scaling
 from fdgjax.nn import BatchStatistics
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.words import words_of
@@ -195,8 +195,11 @@ def client_model(
         scaling=where.scaling,
         weights=weights,
         dtype=dtype,
-        statistics=BatchStatistics(unbiased=chosen.unbiased_variance, masked=chosen.masked_statistics),
-        frozen_statistics=chosen.frozen_statistics and bool(chosen.pretrained),
+        statistics=BatchStatistics(
+            unbiased=chosen.unbiased_variance,
+            masked=chosen.masked_statistics,
+            frozen=in_files if chosen.frozen_statistics and chosen.pretrained else None,
+        ),
     )
 
 

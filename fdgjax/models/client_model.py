@@ -16,17 +16,16 @@ from jax.typing import DTypeLike
 from fdgjax.contract import Model, Output, PyTree, Variables
 from fdgjax.models import HEADS, MODELS, UNITS
 from fdgjax.models.frozen import Trunk, count_stages, freeze, on_images
-from fdgjax.models.pretrained.convert import HEAD_MODULES, WeightFile, convert, with_values
+from fdgjax.models.pretrained.convert import WeightFile, convert, with_values
 from fdgjax.models.scaling import scaling_function
 from fdgjax.models.stages import ALL_STAGES, StageRange
 from fdgjax.nn import BatchStatistics, with_statistics
-from fdgjax.nn.normalisation import FILLED_AND_BIASED
 from fdgjax.nn.rounded import rounded_products
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.processor import AMX, instructions
 from fdgjax.utils.random import any_key
 from fdgjax.utils.registry import lookup
-from fdgjax.utils.variables import flatten, norm_paths
+from fdgjax.utils.variables import flatten
 
 
 def with_floats(tree: PyTree, to: DTypeLike) -> PyTree:
@@ -82,8 +81,7 @@ def make_client_model(
     scaling: str,
     weights: WeightFile | None,
     dtype: str = "float32",
-    statistics: BatchStatistics = FILLED_AND_BIASED,
-    frozen_statistics: bool = False,
+    statistics: BatchStatistics | None = None,
 ) -> ClientModel:
     """The client model.
 
@@ -96,20 +94,16 @@ def make_client_model(
       weights: a file's tensors to start from, or None.
       dtype: the entry of `DTYPES` in which the trained part is computed; frozen stages are always computed in float32.
       statistics: how the BatchNorm layers of the trained part take a batch's statistics, see `as_model`.
-      frozen_statistics: whether those that a file of weights has, which are all but a head's, keep their statistics.
 
     Raises:
       UserError: `frozen` exceeds the number of stages, weights do not fit, or the network cannot be computed in
         `dtype`.
     """
     whole, stages = network(), MODELS[name].stages[: count_stages(frozen, name, MODELS[name].stages)]
-    shapes = as_model(whole, image_shape, scaling, dtype).shapes()
-    values: Mapping[str, np.ndarray] = convert(weights, shapes) if weights else {}
-    if frozen_statistics:
-        of_files = frozenset(layer for layer in norm_paths(shapes) if not layer.startswith(HEAD_MODULES))
-        statistics = statistics._replace(frozen=of_files)
+    model = as_model(whole, image_shape, scaling, dtype, statistics)
+    values: Mapping[str, np.ndarray] = convert(weights, model.shapes()) if weights else {}
     if not stages:
-        trained = with_values(as_model(whole, image_shape, scaling, dtype, statistics), values)
+        trained = with_values(model, values)
         check_dtype(whole, image_shape, name, dtype)
         return ClientModel(whole, None, trained, trained)
     first = as_model(network(part=StageRange(0, len(stages))), image_shape, scaling)

@@ -20,13 +20,13 @@ class BatchStatistics(NamedTuple):
       the number of values per channel in the batch (for n = 1, which PyTorch refuses, the biased one). The batch is
       normalised by the biased variance in any case.
     masked: whether the samples that fill up a last partial batch are left out.
-    frozen: the paths of the layers that normalise by their running statistics in training, too, which then never change
-      (PyTorch's layers in evaluation mode). Their scale and bias are trained as ever.
+    frozen: by a layer's path, whether it normalises by its running statistics in training, too, which then never change
+      (PyTorch's layers in evaluation mode), while scale and bias are trained as ever; None for no layer.
     """
 
     unbiased: bool = False
     masked: bool = False
-    frozen: frozenset[str] = frozenset()
+    frozen: Callable[[str], bool] | None = None
 
 
 FILLED_AND_BIASED = BatchStatistics()
@@ -86,7 +86,8 @@ class BatchNorm(nn.Module):
         own = parts[0].dtype
         scale = self.param("scale", nn.initializers.ones, shape) if self.affine else jnp.ones(shape, own)
         bias = self.param("bias", nn.initializers.zeros, shape) if self.affine else jnp.zeros(shape, own)
-        if self.use_running_average or "/".join(self.path) in statistics.frozen:
+        frozen = statistics.frozen is not None and statistics.frozen("/".join(self.path))
+        if self.use_running_average or frozen:
             mean, var = (statistic.value.astype(wide) for statistic in kept)
         else:
             counted = mask if statistics.masked else None

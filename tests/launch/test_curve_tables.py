@@ -69,5 +69,5 @@ def test_one_seed_has_no_interval_and_no_seed_no_difference() -> None:
 def test_a_paper_without_a_figure_has_no_difference() -> None:
     means = (("hfedf", 70.0), ("fedavg", 68.5))
     paper = {(f"{method}-photo", "id_accuracy"): Published(mean, None, "Table 1") for method, mean in means}
-    assert published_lead(paper, "fedavg", ["photo"], "id_accuracy") == "+1.5"
-    assert published_lead(paper, "fedavg", ["photo", "sketch"], "id_accuracy") == ""
+    assert published_lead(paper, "fedavg", ["photo"], "id_accuracy") == 1.5
+    assert published_lead(paper, "fedavg", ["photo", "sketch"], "id_accuracy") is None

@@ -88,6 +88,11 @@ def with_values(model: Model, values: Mapping[str, np.ndarray]) -> Model:
     return model._replace(init=init)
 
 
+def in_files(module: str) -> bool:
+    """Whether files of weights have a module's variables: those of all modules but heads."""
+    return not module.startswith(HEAD_MODULES)
+
+
 def convert(weights: WeightFile, shapes: Variables) -> dict[str, np.ndarray]:
     """The file's variables by path, for a model whose variables have these shapes and types.
 
@@ -98,7 +103,7 @@ def convert(weights: WeightFile, shapes: Variables) -> dict[str, np.ndarray]:
       UserError: a tensor that is missing, surplus or of another shape, with numbers that are not finite or variances
         below zero; the first one is named.
     """
-    wanted = {path: leaf for path, leaf in flatten(shapes).items() if not module_of(path).startswith(HEAD_MODULES)}
+    wanted = {path: leaf for path, leaf in flatten(shapes).items() if in_files(module_of(path))}
     rows = {path: row_of(path, weights.network) for path in wanted}
     names = {path: tensor_name(path, rows[path]) for path in wanted}
     last = {names[path]: wanted[path].shape for path in wanted if module_of(path) == "head"}
