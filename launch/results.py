@@ -72,11 +72,15 @@ def mean_of(cell: KeptCell, figure: str) -> str:
 PACS = {
     "pretrained_pacs": "an ImageNet network, its last block trained, 5 rounds, 3 seeds",
     "pretrained_pacs_batch_statistics": "the same, BatchNorm by the batches' statistics",
+    "pretrained_pacs_one_seed_frozen_statistics": "the same by the weights' statistics, 1 seed",
     "pretrained_pacs_one_seed": "the same by the batches' statistics, 1 seed",
     "pacs_small": "scratch, a small network, 32 pixels, 20 rounds, 1 seed",
 }
 """Folders of kept runs of many methods by one protocol, and what they start from."""
-FIRST_SEED_OF = {"pretrained_pacs_one_seed": "pretrained_pacs_batch_statistics"}
+FIRST_SEED_OF = {
+    "pretrained_pacs_one_seed_frozen_statistics": "pretrained_pacs",
+    "pretrained_pacs_one_seed": "pretrained_pacs_batch_statistics",
+}
 """Folders of one seed, and the folder of the same protocol whose seed 0 belongs to them."""
 
 

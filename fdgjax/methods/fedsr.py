@@ -27,6 +27,7 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.hyper import TABLE_10, hyper
 from fdgjax.methods.parts.requirements import CLASSES, RANDOM_REPRESENTATION
 from fdgjax.methods.parts.server_state import ServerState
+from fdgjax.methods.parts.setting_presets import BATCH_STATISTICS
 from fdgjax.methods.parts.sharing import ClientVariables, everything_shared
 from fdgjax.objectives import gaussian_divergence, mean_cross_entropy, mean_length, mean_squared_length
 from fdgjax.objectives.cross_entropy import masked_mean
@@ -114,5 +115,6 @@ ENTRY = Entry(
     "simple random representations (Nguyen et al., 2022)",
     title="FedSR",
     head="gaussian",
+    presets=BATCH_STATISTICS,
     needs=(CLASSES, RANDOM_REPRESENTATION),
 )

@@ -46,8 +46,9 @@ SIMCLR: Mapping[str, Mapping[str, Any]] = {
 BATCH_STATISTICS: Mapping[str, Mapping[str, Any]] = {
     f"pretrained_{data}": {"model": {"frozen_statistics": False}} for data in ("pacs", "office_caltech10", "folder")
 }
-"""For clients with statistics of their own (FedBN), and for generated weights: with ImageNet's statistics hFedF is
-behind on the clients' own domains (benchmarks/results/pretrained_pacs)."""
+"""For clients with statistics of their own (FedBN), for generated weights, and for FedSR: with ImageNet's statistics
+hFedF is behind on the clients' own domains (benchmarks/results/pretrained_pacs), FedSR on all
+(benchmarks/results/pretrained_pacs_one_seed_frozen_statistics)."""
 
 
 def official_fdse(pacs: Mapping[str, Any], office: Mapping[str, Any] = MappingProxyType({})) -> Mapping[str, Any]:
