@@ -210,7 +210,7 @@ def error_of_mean(groups: Sequence[np.ndarray]) -> tuple[float, float]:
 
 def over_targets(values: Values) -> Spread | None:
     """The mean over targets, and its deviation over the seeds that every target has; without any it counts as one."""
-    targets = {target for target, _ in values}
+    targets = sorted({target for target, _ in values})
     by_target = [[value for (t, _), value in values.items() if t == target] for target in targets]
     if not by_target:
         return None
