@@ -15,6 +15,7 @@ import optax
 from fdgjax.contract import Batch, Context, Method, PyTree, ServerStep, Trained
 from fdgjax.data.federation import Federation
 from fdgjax.engine.dependence import depends
+from fdgjax.engine.local import take_batch
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.random import any_key
 from fdgjax.utils.variables import flatten
@@ -89,8 +90,8 @@ def client_leaks(method: Method, federation: Federation) -> Iterator[str]:
 def sample_leaks(method: Method, federation: Federation) -> Iterator[str]:
     """Reasons why noise on the gradients would not cover what the method shows of a sample; cheap ones first."""
     travelling = traffic(method, federation)
-    if any(not path.startswith("params/") for path in flatten(travelling.received)):
-        yield "its clients keep variables besides parameters, such as BatchNorm's statistics of whole batches"
+    if changes_others(method, federation, travelling):
+        yield "its clients train variables besides parameters, such as BatchNorm's statistics of whole batches"
     if method.prepare is not None:
         yield "its clients compute something from their samples before they train, which no noise covers"
     if method.extra_batch:
@@ -127,6 +128,22 @@ def sample_leaks(method: Method, federation: Federation) -> Iterator[str]:
 def stacked(tree: PyTree, clients: int) -> PyTree:
     """Shapes with a client axis."""
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((clients, *leaf.shape), leaf.dtype), tree)
+
+
+def changes_others(method: Method, federation: Federation, travelling: Traffic) -> bool:
+    """Whether local training changes variables besides parameters by what it sees: gradients of single samples do not.
+    BatchNorm's statistics never change where they are frozen (`fdgjax.nn.BatchStatistics`)."""
+    params = travelling.received["params"]
+    others = {name: tree for name, tree in travelling.received.items() if name != "params"}
+    rows = jax.ShapeDtypeStruct((2,), jnp.int32)
+    batch = jax.eval_shape(lambda rows: take_batch(federation, rows, jnp.ones(2)), rows)
+    batch = batch._replace(label_weight=batch.mask, extra_batch=batch if method.extra_batch else ())
+
+    def changed(seen: tuple[PyTree, Batch, jax.Array, Context], others: PyTree) -> PyTree:
+        params, batch, key, context = seen
+        return method.objective({**others, "params": params}, batch, key, context)[1]
+
+    return bool(others) and depends(changed, (params, batch, any_key(), travelling.context), others)
 
 
 def sent_statistics(method: Method, travelling: Traffic) -> bool:
