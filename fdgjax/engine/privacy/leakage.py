@@ -135,8 +135,7 @@ def changes_others(method: Method, federation: Federation, travelling: Traffic) 
     BatchNorm's statistics never change where they are frozen (`fdgjax.nn.BatchStatistics`)."""
     params = travelling.received["params"]
     others = {name: tree for name, tree in travelling.received.items() if name != "params"}
-    rows = jax.ShapeDtypeStruct((2,), jnp.int32)
-    batch = jax.eval_shape(lambda rows: take_batch(federation, rows, jnp.ones(2)), rows)
+    batch = jax.eval_shape(lambda data: take_batch(data, jnp.zeros(2, jnp.int32), jnp.ones(2)), federation)
     batch = batch._replace(label_weight=batch.mask, extra_batch=batch if method.extra_batch else ())
 
     def changed(seen: tuple[PyTree, Batch, jax.Array, Context], others: PyTree) -> PyTree:
