@@ -12,6 +12,7 @@ from fdgjax.models import HEADS, UNITS, Unit
 from fdgjax.models.client_model import as_model
 from fdgjax.models.stages import Passage, flattened
 from fdgjax.models.units import no_activation
+from fdgjax.nn import BatchStatistics
 
 CLASSES = 3
 IMAGE = (4, 4, 1)
@@ -89,6 +90,8 @@ def tiny_network(name: str, method: str, unit: str = "plain") -> tuple[nn.Module
     return HEADS[head](network, CLASSES, 1 / 128), IMAGE
 
 
-def tiny_model(name: str = "dense", method: str = "fedavg") -> Model:
+def tiny_model(
+    name: str = "dense", method: str = "fedavg", unit: str = "plain", statistics: BatchStatistics | None = None
+) -> Model:
     """A `tiny_network` for the toy federation's images."""
-    return as_model(*tiny_network(name, method))
+    return as_model(*tiny_network(name, method, unit), statistics=statistics)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdgjax.contract import Batch, Context, Method, Objective, PyTree, Setup
+from fdgjax.contract import Batch, Context, Method, Model, Objective, PyTree, Setup
 from fdgjax.data.federation import Federation, Rows, on_device, pool
 from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_round, init_state
@@ -149,10 +149,13 @@ def small_hyper(name: str, **chosen: Any) -> Any:
     return kind(**{key: value for key, value in small.items() if key in fields} | chosen)
 
 
-def build(name: str, federation: Federation, model: str = "dense", devices: int = 1, /, **chosen: Any) -> Method:
-    """The method of that name on a toy model."""
+def build(
+    name: str, federation: Federation, model: str | Model = "dense", devices: int = 1, /, **chosen: Any
+) -> Method:
+    """The method of that name on a toy model, or on a given one."""
     execution = Execution(devices=devices)
-    setup = Setup(tiny_model(model, name), len(federation.ids), rounds=3, execution=execution, domains=DOMAINS)
+    network = tiny_model(model, name) if isinstance(model, str) else model
+    setup = Setup(network, len(federation.ids), rounds=3, execution=execution, domains=DOMAINS)
     return METHODS[name].build(setup, small_hyper(name, **chosen))
 
 

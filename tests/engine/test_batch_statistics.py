@@ -16,7 +16,7 @@ from fdgjax.models.client_model import as_model
 from fdgjax.models.stages import Passage, flattened
 from fdgjax.nn import BatchStatistics
 from tests.marks import mostly_slow
-from tests.toy_models import CLASSES, IMAGE, tiny_network
+from tests.toy_models import CLASSES, IMAGE, tiny_model
 from tests.toys import BATCH, DOMAINS, close, make_case, make_plan, small_hyper, toy_federation
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ ELSEWHERE = {"fedfa": "its layers of augmentation have statistics of their own",
 
 def built(name: str, statistics: BatchStatistics) -> Method:
     """A method whose network has BatchNorm after its first layer."""
-    model = as_model(*tiny_network("dense", name, "norm"), statistics=statistics)
+    model = tiny_model("dense", name, "norm", statistics)
     return METHODS[name].build(Setup(model, 4, rounds=3, domains=DOMAINS), small_hyper(name))
 
 

@@ -133,8 +133,9 @@ def stacked(tree: PyTree, clients: int) -> PyTree:
 def changes_others(method: Method, federation: Federation, travelling: Traffic) -> bool:
     """Whether local training changes variables besides parameters by what it sees: gradients of single samples do not.
     BatchNorm's statistics never change where they are frozen (`fdgjax.nn.BatchStatistics`)."""
-    params = travelling.received["params"]
     others = {name: tree for name, tree in travelling.received.items() if name != "params"}
+    if not others:
+        return False
     batch = jax.eval_shape(lambda data: take_batch(data, jnp.zeros(2, jnp.int32), jnp.ones(2)), federation)
     batch = batch._replace(label_weight=batch.mask, extra_batch=batch if method.extra_batch else ())
 
@@ -142,7 +143,7 @@ def changes_others(method: Method, federation: Federation, travelling: Traffic) 
         params, batch, key, context = seen
         return method.objective({**others, "params": params}, batch, key, context)[1]
 
-    return bool(others) and depends(changed, (params, batch, any_key(), travelling.context), others)
+    return depends(changed, (travelling.received["params"], batch, any_key(), travelling.context), others)
 
 
 def sent_statistics(method: Method, travelling: Traffic) -> bool:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fdgjax.contract import Method, Setup
+from fdgjax.contract import Method, Model
 from fdgjax.data.federation import Federation, pool
 from fdgjax.engine.dependence import depends
 from fdgjax.engine.privacy.leakage import (
@@ -18,10 +18,9 @@ from fdgjax.engine.privacy.leakage import (
     why_not,
 )
 from fdgjax.methods import METHODS
-from fdgjax.models.client_model import as_model
 from fdgjax.nn import BatchStatistics
-from tests.toy_models import tiny_network
-from tests.toys import DOMAINS, FULL_LENGTHS, build, small_hyper, toy_federation
+from tests.toy_models import tiny_model
+from tests.toys import FULL_LENGTHS, build, toy_federation
 
 MORE, STATISTICS = "send more than their updates", "send statistics"
 KEPT, ONE_MEAN = "depends on what clients keep", "does not take one mean"
@@ -125,16 +124,10 @@ SAMPLES: dict[str, str] = {
 """The same for samples."""
 
 
-def equal_weights(name: str) -> dict[str, str]:
-    """The choice of equal weights, where a method has it."""
-    fields = {field.name for field in dataclasses.fields(METHODS[name].hyper)}
-    return {"weighting": "uniform"} if "weighting" in fields else {}
-
-
-def of_toys(name: str, model: str = "dense", **chosen: Any) -> tuple[Method, Federation]:
+def of_toys(name: str, model: str | Model = "dense", **chosen: Any) -> tuple[Method, Federation]:
     """A method with equal weights, where it has a choice, and what it trains on."""
-    federation = toy_federation(FULL_LENGTHS)
-    method = build(name, federation, model, **equal_weights(name) | chosen)
+    federation, fields = toy_federation(FULL_LENGTHS), {field.name for field in dataclasses.fields(METHODS[name].hyper)}
+    method = build(name, federation, model, **({"weighting": "uniform"} if "weighting" in fields else {}) | chosen)
     return method, pool(federation) if method.pooled else federation
 
 
@@ -191,23 +184,12 @@ def test_what_leaks_beside_the_noise(name: str, model: str, chosen: Any, reasons
     assert expected in found, found
 
 
-def with_norm(name: str, *, frozen: bool) -> tuple[Method, Federation]:
-    """As `of_toys`, on a network with BatchNorm, whose layers normalise by each batch's statistics or, frozen, by those
-    that they begin with."""
-    _, federation = of_toys(name)
-    fixed = (lambda path: True) if frozen else None
-    model = as_model(
-        *tiny_network("dense", name, METHODS[name].unit or "norm"), statistics=BatchStatistics(frozen=fixed)
-    )
-    setup = Setup(model, len(federation.ids), rounds=3, domains=DOMAINS)
-    return METHODS[name].build(setup, small_hyper(name, **equal_weights(name))), federation
-
-
 @pytest.mark.parametrize("name", sorted(name for name, reason in SAMPLES.items() if not reason))
 def test_frozen_statistics_are_no_reason(name: str) -> None:
-    assert not (found := next(sample_leaks(*with_norm(name, frozen=True)), None)), found
+    frozen = tiny_model("dense", name, "norm", BatchStatistics(frozen=lambda path: True))
+    assert not (found := next(sample_leaks(*of_toys(name, frozen)), None)), found
     # FedCLIP trains an adapter beside the network, which it only evaluates.
-    found = next(sample_leaks(*with_norm(name, frozen=False)), None)
+    found = next(sample_leaks(*of_toys(name, tiny_model("dense", name, "norm"))), None)
     assert agrees(found, "" if name == "fedclip" else BATCHES), found
 
 
