@@ -10,10 +10,12 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
+from fdgjax.config.schema import DataConfig
 from fdgjax.data.numeric_labels import TASKS
-from fdgjax.data.protocol_parts import rows_of_domain
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
+from fdgjax.data.sources.loading import splits_of_images
+from fdgjax.data.sources.source import Source
 from fdgjax.evaluation.shapley import Coalition, all_coalitions, prefixes
 from fdgjax.experiments import found_data
 from fdgjax.methods import METHODS
@@ -85,8 +87,8 @@ def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
             "contributions got data that say which client has each sample; expected a client for each domain, to be "
             "left out as a whole; leave the owners out"
         )
-    if isinstance(found, Domains) and "test" not in protocol.takes:
-        check_tests(found, clients)
+    if "test" not in protocol.takes:
+        check_tests(found, asked.data, clients)
     drawn = drawn_orders(len(clients), orders)
     everybody = frozenset(range(len(clients)))
     chosen = {*prefixes(drawn), everybody, *(everybody - {i} for i in everybody)} if drawn else ()
@@ -95,12 +97,16 @@ def coalitions_of(config: ConfigDict, orders: int = 0) -> Coalitions:
     return Coalitions(clients, target, len(found.class_names), drawn, cells)
 
 
-def check_tests(data: Domains, clients: Sequence[str]) -> None:
+def check_tests(data: Source | Domains, where: DataConfig, clients: Sequence[str]) -> None:
     """Raises a `UserError` where some clients alone have samples for tests: the others get no accuracy beside them."""
-    if data.splits is None:
+    if isinstance(data, Domains):
+        splits, domains = data.splits, np.array(data.domain_names)[data.domains]
+    else:
+        splits = splits_of_images(data, where.name, where.split)
+        domains = np.array([name.partition("/")[0] for name in data.names])
+    if splits is None:
         return
-    rows = [rows_of_domain(data, data.domain_names.index(name)) for name in clients]
-    lacking = [name for name, own in zip(clients, rows, strict=True) if not len(data.splits.of_source(own)[2])]
+    lacking = [name for name in clients if not len(splits.of_source(np.flatnonzero(domains == name))[2])]
     if 0 < len(lacking) < len(clients):
         raise untested(lacking[0])
 

@@ -251,3 +251,21 @@ def test_clients_of_which_some_alone_have_tests_are_refused_before_they_train(tm
     with pytest.raises(UserError, match="have no sample of 'b' for tests, and have some of others; expected some of"):
         trainer_of(listed(words)).contributions(tmp_path / "game")
     assert not (tmp_path / "game").exists()
+
+
+def test_lists_of_images_of_which_some_alone_have_tests_are_refused_before_any_is_decoded(tmp_path: Path) -> None:
+    """The files are no images, so that decoding one would be an error of its own."""
+    data, lists = tmp_path / "data", tmp_path / "lists"
+    names = [f"{domain}/{kind}/{i}.png" for domain in "abe" for kind in ("cat", "dog") for i in range(3)]
+    for name in names:
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).touch()
+    lists.mkdir()
+    (lists / "train.txt").write_text("\n".join(name for name in names if name.endswith(("0.png", "1.png"))))
+    config = make_config("fedavg", "folder")
+    config.data.dir, config.data.target, config.data.split = str(data), "e", str(lists)
+    (lists / "test.txt").write_text("a/cat/2.png\n")
+    with pytest.raises(UserError, match="have no sample of 'b' for tests, and have some of others; expected some of"):
+        coalitions_of(config)
+    (lists / "test.txt").write_text("a/cat/2.png\nb/cat/2.png\n")
+    assert len(coalitions_of(config).cells) == 3

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fdgjax.data.given_splits import Splits
 from fdgjax.data.sources.array_files import array_folder
 from fdgjax.data.sources.arrays import unresized
 from fdgjax.data.sources.cache import (
@@ -136,12 +137,18 @@ def load_data(
     # Before the images are decoded.
     patterns = {"group": group, "owner": owner}
     words = {f"{key}s": file_groups(source.names, pattern, key) for key, pattern in patterns.items() if pattern}
-    splits = listed_splits(source.names, split, LAYOUTS[name].own) if split else None
+    splits = splits_of_images(source, name, split)
     try:
         found = _from_cache(name, source, size, folder)
     except OSError as error:
         raise UserError(f"cannot read or write the cache {folder} ({error}): free space or set cache_dir") from error
     return found._replace(splits=splits).said(words)
+
+
+def splits_of_images(source: Source, name: str, split: str) -> Splits | None:
+    """What a data set's images are for, by the lists in the folder `split`; None without it. Raises like
+    `fdgjax.data.sources.split_lists.listed_splits`."""
+    return listed_splits(source.names, split, LAYOUTS[name].own) if split else None
 
 
 def _from_cache(name: str, source: Source, size: int, folder: Path) -> Domains:
