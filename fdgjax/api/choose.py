@@ -27,7 +27,7 @@ from fdgjax.run.console import Console
 from fdgjax.sweeps.cells import check_names
 from fdgjax.sweeps.choice import no_choice, read_choice
 from fdgjax.sweeps.choice_record import Choice, write_choice
-from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods
+from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, protocol_of
 from fdgjax.sweeps.work import Sweep, begin, work_on_cells
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.registry import lookup
@@ -59,7 +59,7 @@ def choose(
     Args:
       preset: a data set or preset, such as `"pretrained_folder"`; may be empty with `data`.
       data, classes, model: as for `fdgjax.experiment`.
-      methods: the candidates, names or entries; None for all that fit the data and the network.
+      methods: the candidates, names or entries; None for all that fit the labels, the data and the network.
       target: a domain that stays out of all runs; None for none.
       seeds: of every run. search: draws of each method's search values, as further candidates.
       by: the score over domains, `mean` or `worst`. figure: of each run's summary: an accuracy, a loss, an ece, or a
@@ -76,7 +76,8 @@ def choose(
     figure_kind(figure)
     given = named_arrays(data, classes)
     with lending(given):
-        names = default_methods("leave_one_out") if methods is None else [name_of(one) for one in methods]
+        protocol = protocol_of(preset.lstrip(":"), {key.replace("__", "."): value for key, value in keys.items()})
+        names = default_methods(protocol) if methods is None else [name_of(one) for one in methods]
         configs = [config_of(name, preset, given, model, seeds, keys) for name in names]
         for config in configs:
             config.figures = with_figure(config.figures, figure)

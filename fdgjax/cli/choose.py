@@ -4,7 +4,8 @@
     fdgjax choose --config=:rotated_digits --config.rounds=30 --out DIR --dry-run
 
 DATA/<domain>/<class>/*.jpg. A method's score is its accuracy on the domains left out, the mean over them. A domain
-given as --config.data.target stays out of all runs of the choice; a preset's own target does not count as given. DIR
+given as --config.data.target stays out of all runs of the choice; a preset's own target does not count as given. Where
+the server alone has labels (--config.data.protocol=labelled_server) its domain is never left out. DIR
 gets `choice.md` and `choice.json`: the scores, the methods that cannot be told from the best, the cheapest of them that
 is not behind the first, which is recommended, and what to expect on a new domain. --train then trains that one on all
 domains, in DIR/trained-METHOD. Each run has its own folder in DIR. If stopped or killed at any moment, the same command
@@ -14,7 +15,7 @@ goes on.
 import argparse
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -22,9 +23,8 @@ from ml_collections import ConfigDict
 
 from fdgjax.cli.subcommands import files_of_with
 from fdgjax.cli.sweep import planned, train_cells
-from fdgjax.config import DataConfig, read_config
+from fdgjax.config import read_config
 from fdgjax.config.command_line import set_keys
-from fdgjax.config.presets import PRESETS
 from fdgjax.evaluation.best_set import SCORES
 from fdgjax.evaluation.figure_kinds import figure_kind
 from fdgjax.evaluation.probability_figures import with_figure
@@ -37,7 +37,15 @@ from fdgjax.run.reopen import rebuilt
 from fdgjax.sweeps.cells import Cell
 from fdgjax.sweeps.choice import no_choice, read_choice
 from fdgjax.sweeps.choice_record import CHOICE, kept_choice, write_choice
-from fdgjax.sweeps.choosing import Choosing, cells_of, choosing_of, default_methods, run_name, trained_config
+from fdgjax.sweeps.choosing import (
+    Choosing,
+    cells_of,
+    choosing_of,
+    default_methods,
+    protocol_of,
+    run_name,
+    trained_config,
+)
 from fdgjax.sweeps.grid import base_configs, figures_of, split
 from fdgjax.sweeps.options import add_cells, read_arguments, single_values, sweep_of
 from fdgjax.sweeps.status import failure_line
@@ -130,12 +138,6 @@ def read_asked(args: argparse.Namespace, words: Sequence[str], argv: Sequence[st
     own = ["fdgjax", *with_words(files_of_with()), "choose", *argv]
     plain = [word for word in own if word not in ("--train", "--worker")]
     return Asked(choosing, sweep, args, {"choose": shlex.join(plain), "train": shlex.join([*plain, "--train"])})
-
-
-def protocol_of(preset: str, keys: Mapping[str, str]) -> str:
-    """The protocol that a command's keys set, else its preset's, else the one that methods start from."""
-    of_preset = PRESETS.get(preset, {}).get("data", {}).get("protocol", DataConfig().protocol)
-    return keys.get("data.protocol", of_preset)
 
 
 def with_keys(config: ConfigDict, args: argparse.Namespace, words: Sequence[str]) -> ConfigDict:

@@ -13,6 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from fdgjax.config import Config, DataConfig, read_config
+from fdgjax.config.presets import PRESETS
 from fdgjax.data.protocol_parts import DEALT, domains_in_use
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.data.sources.domains import Domains
@@ -47,7 +48,8 @@ class Candidate(NamedTuple):
 class Choosing(NamedTuple):
     """A choice to be made.
 
-    candidates: those compared. unfit: why others are not, by method. domains: each is unseen in turn.
+    candidates: those compared. unfit: why others are not, by method. domains: each is unseen in turn; a labelled
+    server's own domain never is.
     target: the domain that stays out of all runs of the choice, '' for none.
     """
 
@@ -70,6 +72,12 @@ def default_methods(protocol: str) -> list[str]:
     ]
 
 
+def protocol_of(preset: str, keys: Mapping[str, str]) -> str:
+    """The protocol that a choice's keys set, else its preset's, else the one that methods start from."""
+    of_preset = PRESETS.get(preset, {}).get("data", {}).get("protocol", DataConfig().protocol)
+    return keys.get("data.protocol", of_preset)
+
+
 def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, only_fit: bool = False) -> Choosing:
     """The choice among configs, one for each method.
 
@@ -81,19 +89,22 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
         asked for should be; also those that would compute frozen stages in every step.
 
     Raises:
-      UserError: a negative number of draws, an invalid config, an unknown target, fewer than two domains besides it, a
-        protocol without an unseen domain, a method without labels, or no method that fits.
+      UserError: a negative number of draws, an invalid config, an unknown target or server, fewer than two domains
+        besides these, a protocol without an unseen domain, a method without labels, or no method that fits.
     """
     if draws < 0:
         raise UserError(f"choose got search={draws}; expected a number of draws, or 0 for none")
     first = read_config(configs[0])
-    domains = check_domains(first, target)
+    served = [config for config in configs if PROTOCOLS[config.data.protocol].labelled_server]
+    domains, server = check_domains(first, target, served[0].data.server if served else None)
     excluded = ",".join(map(quoted, filter(None, (*words_of(configs[0].data.excluded), target))))
     unfit, candidates = dict[str, str](), list[Candidate]()
     data = chosen_data(first.data, first.task) if only_fit else None
     for given in configs:
         config = given.copy_and_resolve_references()
         config.data.target, config.data.excluded = domains[0], excluded
+        if PROTOCOLS[config.data.protocol].labelled_server:
+            config.data.server = server
         typed = read_config(config)
         refuse(typed)
         if data is not None and (reason := why_unfit(typed, data, domains)):
@@ -105,19 +116,26 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
     return Choosing(candidates, unfit, domains, target)
 
 
-def check_domains(config: Config, target: str) -> list[str]:
-    """The domains that are unseen in turn; raises like `choosing_of`."""
+def check_domains(config: Config, target: str, server: str | None) -> tuple[list[str], str]:
+    """The domains that are unseen in turn, and the server's, which never is; raises like `choosing_of`.
+
+    server: the domain of a labelled server, '' for the first that takes part; None without such a server.
+    """
     names = found_data(config.data, config.task).domain_names
+    excluded = words_of(config.data.excluded)
     if target:
         lookup("domain of data.target", target, dict.fromkeys(names))
-    out = {target, *words_of(config.data.excluded)}
-    domains = [name for name in names if name not in out]
+    taking_part = [name for name in names if name not in {target, *excluded}]
+    if server is not None and taking_part:
+        server = lookup("domain of data.server", server or taking_part[0], {name: name for name in taking_part})
+    domains = [name for name in taking_part if name != server]
     if len(domains) < 2:
+        besides = f", besides the server's {server}" if server else ""
         raise UserError(
-            f"choose got {len(domains)} training domains, {', '.join(domains)}; expected at least two, of which each "
-            "is left out in turn, and better four"
+            f"choose got {len(domains)} training domains, {', '.join(domains)}{besides}; expected at least two, of "
+            "which each is left out in turn, and better four"
         )
-    return domains
+    return domains, server or ""
 
 
 def refuse(config: Config) -> None:

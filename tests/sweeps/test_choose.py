@@ -9,14 +9,21 @@ import pytest
 from PIL import Image
 
 import fdgjax
-from fdgjax.cli.choose import main, parser, protocol_of, read_asked, with_keys
+from fdgjax.cli.choose import main, parser, read_asked, with_keys
 from fdgjax.config import make_config
 from fdgjax.evaluation.best_set import best_set
 from fdgjax.inference.left_out import read_left_out
 from fdgjax.report.choices import choice_tables
 from fdgjax.sweeps.choice import AS_FAST, cheapest, no_choice, not_behind, read_choice
 from fdgjax.sweeps.choice_record import Judged
-from fdgjax.sweeps.choosing import cells_of, choosing_of, default_methods, drawn_candidates, trained_config
+from fdgjax.sweeps.choosing import (
+    cells_of,
+    choosing_of,
+    default_methods,
+    drawn_candidates,
+    protocol_of,
+    trained_config,
+)
 from fdgjax.sweeps.status import hold, note_failure
 from fdgjax.utils.checksums import write_checked_json
 from fdgjax.utils.errors import UserError
@@ -246,6 +253,12 @@ def test_training_afterwards_uses_all_domains_or_all_but_the_target() -> None:
         (["--config.task=foo"], "unknown task 'foo'"),
         (["--search", "-1"], "choose got search=-1; expected a number of draws"),
         (["--config.selection=oracle", "--methods", "fedavg"], "looks at the unseen domain"),
+        (["--methods", "ssfl", "--config.data.server=r99"], "domain of data.server 'r99'"),
+        (["--methods", "ssfl", "--config.data.target=r0", "--config.data.server=r0"], "domain of data.server 'r0'"),
+        (
+            ["--methods", "ssfl", "--config.data.excluded=r0,r15,r30,r75"],
+            "choose got 1 training domains, r60, besides the server's r45; expected at least two",
+        ),
     ],
 )
 def test_mistakes_are_one_line(more: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,6 +295,18 @@ def test_a_dry_run_lists_the_runs_and_leaves_no_folder(tmp_path: Path, capsys: p
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("given", "server"), [("r30", "r30"), ("", "r0")])
+def test_a_labelled_servers_domain_is_the_same_in_all_runs_and_never_unseen(given: str, server: str) -> None:
+    configs = [make_config(name) for name in ("uap", "ssfl")]
+    for config in configs:
+        config.data.server = given
+    choosing = choosing_of(configs, "r45")
+    assert choosing.domains == [name for name in DOMAINS if name != server]
+    cells = cells_of(choosing)
+    assert {cell.config.data.server for cell in cells} == {server}
+    assert [cell.config.data.target for cell in cells] == choosing.domains * 2
+
+
 def test_a_share_that_is_done_succeeds_and_the_last_one_chooses(tmp_path: Path) -> None:
     """A scheduler takes another status as a failure, which a task that waits for no one's runs has not had."""
     names = [f"{method}-{domain}" for method in ("fedavg", "local") for domain in DOMAINS]
@@ -312,6 +337,18 @@ def test_from_arrays_to_a_trained_run(tmp_path: Path) -> None:
     again = fdgjax.choose(data=data, methods=["fedavg", "local"], target="site3", seeds=2, rounds=1, out=tmp_path)
     assert again == made
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
+
+
+@pytest.mark.slow
+def test_from_python_candidates_learn_where_the_labels_are() -> None:
+    rng = np.random.default_rng(0)
+    data = {f"site{i}": (rng.integers(0, 256, (20, 8, 8, 1), np.uint8), rng.integers(0, 2, 20)) for i in range(4)}
+    made = fdgjax.choose(
+        data=data, seeds=1, rounds=1, local_epochs=1, data__protocol="labelled_server", data__server="site1"
+    )
+    assert {"uap", "ssfl"} <= set(made.scores)
+    assert "fedavg" not in made.scores
+    assert set(made.scores["uap"]) == {"site0", "site2", "site3"}
 
 
 @pytest.mark.slow
