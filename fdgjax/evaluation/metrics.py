@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from fdgjax.evaluation.number_figures import NUMBER_HEADLINES, NUMBER_RECORDED
-from fdgjax.evaluation.probability_figures import figure_headlines, recorded_keys
+from fdgjax.evaluation.probability_figures import figure_headlines, finite, recorded_keys
 from fdgjax.evaluation.tally import Tallies, Tally, calibration_bins, expected_calibration_error
 
 Record = dict[str, Any]
@@ -139,10 +139,8 @@ def last_evaluated(records: Sequence[Record]) -> Record:
 
 
 def figures(metrics: Metrics) -> dict[str, Any]:
-    """The figures that are not None, by name, as records and summaries hold them. One that has a number that is not
-    finite, as a loss of NaN predictions, is left out, since JSON cannot represent it."""
-    held = {name: value for name, value in metrics._asdict().items() if value is not None}
-    return {name: value for name, value in held.items() if np.isfinite(jax.tree.leaves(value)).all()}
+    """The figures that are not None and finite, by name, as records and summaries hold them."""
+    return finite({name: value for name, value in metrics._asdict().items() if value is not None})
 
 
 def mean_accuracy(counts: Tally) -> float | None:

@@ -17,7 +17,7 @@ from fdgjax.data.federation import Partition
 from fdgjax.data.numeric_labels import LabelScale
 from fdgjax.data.sources.domains import Domains
 from fdgjax.evaluation.error_sums import ErrorSums
-from fdgjax.evaluation.probability_figures import present
+from fdgjax.evaluation.probability_figures import finite, present
 from fdgjax.utils.variables import PyTree
 
 
@@ -73,7 +73,7 @@ def errors_of(sums: ErrorSums, labels: np.ndarray, scale: LabelScale) -> Errors:
 
 
 def measure_numbers(tallies: PyTree, data: Domains, part: Partition, scale: LabelScale) -> dict[str, Any]:
-    """The figures of one evaluation by their keys in a record, without those that have no value.
+    """The figures of one evaluation by their keys in a record, without those that have no value or an infinite one.
 
     Args:
       tallies: `fdgjax.evaluation.tally.Tallies` of `ErrorSums`; those of clients in the order of `part`.
@@ -109,11 +109,14 @@ def measure_numbers(tallies: PyTree, data: Domains, part: Partition, scale: Labe
             "all": mean_of(figure, [together(tallies.test, part.test)]),
             "avg": mean_of(figure, test),
             "per_domain": per_domain or None,
-            "worst_domain": (min if figure.larger else max)(per_domain.values(), default=None),
+            # NumPy's, unlike Python's, are NaN where one is, wherever it stands.
+            "worst_domain": float((np.min if figure.larger else np.max)([*per_domain.values()]))
+            if per_domain
+            else None,
             "client": present({str(i): mean_of(figure, [one]) for i, one in enumerate(test if tested else source)}),
         }
         found |= {f"{scope}_{name}": value for scope, value in present(scopes).items()}
-    return found
+    return finite(found)
 
 
 def mean_of(figure: NumberFigure, each: Iterable[Errors]) -> float | None:

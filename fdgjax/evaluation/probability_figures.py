@@ -11,6 +11,7 @@ left out of records and of means.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from fdgjax.evaluation import resampled
@@ -283,3 +284,9 @@ def decision_threshold(labels: np.ndarray, probabilities: np.ndarray, sensitivit
 def present(values: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a record that are there: neither None nor an empty dict."""
     return {name: value for name, value in values.items() if value is not None and value != {}}
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a record whose numbers are all finite, as a loss of NaN predictions is not: JSON cannot represent
+    the others."""
+    return {name: value for name, value in values.items() if np.isfinite(jax.tree.leaves(value)).all()}

@@ -151,6 +151,12 @@ def test_figures_are_those_of_scikit_learn_where_clients_mix_domains() -> None:
         assert found[f"client_{name}"] == pytest.approx({str(i): by(of, i, rows[i]) for i in range(2)}, rel=1e-5)
         assert found[f"id_all_{name}"] == pytest.approx(both, rel=1e-5)
         assert found[f"ood_{name}"] == pytest.approx(unseen, rel=1e-5)
+    outputs[0, part.target] = np.nan
+    diverged = measure_numbers(
+        tallies._replace(target=stacked([sums(i, part.target) for i in range(2)])), data, part, scale
+    )
+    of_target = {f"{scope}_{name}" for scope in ("ood", "per_domain", "worst_domain") for name in NUMBER_FIGURES}
+    assert diverged == {key: value for key, value in found.items() if key not in of_target}
 
 
 def test_the_smallest_error_is_selected() -> None:
