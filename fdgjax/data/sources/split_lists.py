@@ -7,6 +7,7 @@ read. What a list is for is a word of its name.
 
 import logging
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -44,12 +45,17 @@ def listed_splits(names: Sequence[str], folder: str, own: Callable[[str], str] =
     if not lists:
         raise UserError(f"{root} has no lists (config.data.split); expected {expected}")
     places = {name: place for place, name in enumerate(names)}
+    composed = {unicodedata.normalize("NFC", name): place for name, place in places.items()}
     each = {field: np.zeros(len(names), bool) for field in Splits._fields}
     foreign = list[str]()
     for path, field in lists.items():
-        listed = paths_in(path, own)
-        each[field][[places[name] for name in listed if name in places]] = True
-        foreign += [name for name in listed if name not in places]
+        for name in paths_in(path, own):
+            # Copies from macOS have accents as characters of their own, which look the same.
+            place = places.get(name, composed.get(unicodedata.normalize("NFC", name)))
+            if place is None:
+                foreign.append(name)
+            else:
+                each[field][place] = True
     found = Splits(**each)
     if not found.used.any():
         got = f", such as {printable(foreign[0])}" if foreign else ""

@@ -32,6 +32,16 @@ def test_lists_of_any_writing_are_read(tmp_path: Path, caplog: pytest.LogCapture
     assert "have 1 other files, such as photo/cat/9.jpg" in caplog.text
 
 
+def test_accents_may_be_characters_of_their_own(tmp_path: Path) -> None:
+    """As in copies from macOS: the same name to the eye. Of two names that are told apart each is listed by its own."""
+    composed, apart = "art/caf\u00e9/1.jpg", "art/cafe\u0301/1.jpg"
+    written(tmp_path, {"train.txt": f"{composed}\n"})
+    assert listed_splits([apart, "art/dog/1.jpg"], str(tmp_path)).train.tolist() == [True, False]
+    assert listed_splits([apart, composed], str(tmp_path)).train.tolist() == [False, True]
+    written(tmp_path, {"train.txt": f"{apart}\n"})
+    assert listed_splits([composed, "art/dog/1.jpg"], str(tmp_path)).train.tolist() == [True, False]
+
+
 @pytest.mark.parametrize(
     ("files", "said"),
     [
