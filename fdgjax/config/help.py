@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from fdgjax.config.command_line import is_config, joined_words, leaves, read_flags
-from fdgjax.config.make import SECTIONS
+from fdgjax.config.make import SECTIONS, typed
 from fdgjax.config.schema import Config
 from fdgjax.distributed import AUTO, BY_HAND, OPTION
 from fdgjax.methods import METHODS
+from fdgjax.methods.parts.hyper import has_effect
 from fdgjax.utils.registry import lookup
 
 WIDTH = 80
@@ -93,13 +94,16 @@ def synopsis() -> Iterator[str]:
 
 
 def explained(config: ConfigDict, group: str) -> Iterator[str]:
-    """The lines for each key of a group: its value and, indented below, its meaning and allowed values."""
-    values = leaves(config)
+    """The lines for each key of a group: its value and, indented below, its meaning and allowed values, and whether a
+    hyperparameter has no effect by the values of the others."""
+    values, h = leaves(config), typed(config.to_dict()).method
     for key in keys_of(group, config.method.name):
         yield f"  --config.{key}={values[key]}"
         section, _, name = key.rpartition(".")
         kind = class_of(section, config.method.name)
+        idle = "" if kind is not type(h) or has_effect(h, name) else "No effect by the values of the others."
         words = ". ".join(filter(None, [meanings(kind).get(name, "").rstrip("."), may_be(kind, name, values[key])]))
+        words = " ".join(filter(None, [words, idle]))
         yield from textwrap.wrap(pages_named(words), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
 
 

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from fdgjax.config import read_config
 from fdgjax.config.command_line import read_value
+from fdgjax.config.make import typed
 from fdgjax.data.numeric_labels import TASKS
 from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.evaluation.figure_kinds import larger_is_better, table_scale
@@ -19,7 +20,7 @@ from fdgjax.evaluation.number_figures import NUMBER_FIGURES
 from fdgjax.evaluation.probability_figures import figure_in
 from fdgjax.evaluation.selection import ORACLE
 from fdgjax.methods import METHODS
-from fdgjax.methods.parts.hyper import check_values
+from fdgjax.methods.parts.hyper import check_values, has_effect
 from fdgjax.sweeps.share import Share
 from fdgjax.utils.errors import UserError, unknown
 from fdgjax.utils.registry import lookup
@@ -95,18 +96,18 @@ class Search(NamedTuple):
 
 def refuse_unseen(config: ConfigDict) -> None:
     """Raises a `UserError` for an experiment whose only figures are of the unseen domain."""
-    typed = read_config(config)
-    if METHODS[typed.method.name].unlabelled:
+    chosen = read_config(config)
+    if METHODS[chosen.method.name].unlabelled:
         raise UserError(
-            f"search got '{typed.method.name}', which learns without labels and is measured by probes on the unseen "
+            f"search got '{chosen.method.name}', which learns without labels and is measured by probes on the unseen "
             "domain; expected a method whose clients hold out labelled data, such as fedavg"
         )
-    if PROTOCOLS[typed.data.protocol].labelled_server:
+    if PROTOCOLS[chosen.data.protocol].labelled_server:
         raise UserError(
-            f"search got config.data.protocol={typed.data.protocol}, whose clients have no labels to compare trials "
+            f"search got config.data.protocol={chosen.data.protocol}, whose clients have no labels to compare trials "
             "by; expected one whose clients hold out labelled data, such as leave_one_out"
         )
-    if typed.selection == ORACLE:
+    if chosen.selection == ORACLE:
         raise UserError(
             "search got config.selection=oracle, which looks at the unseen domain; expected last or validation"
         )
@@ -174,7 +175,7 @@ def ever_applies(config: ConfigDict, key: str, space: Mapping[str, Values]) -> b
     own = typed_method(config)
     others = [(other, value) for other, values in space.items() if other != key for value in examples(values)]
     changed = [own, *(dataclasses.replace(own, **{other: value}) for other, value in others)]
-    return any(applies(h, key) for h in changed)
+    return any(has_effect(h, key) for h in changed)
 
 
 def examples(values: Values) -> tuple[Any, ...]:
@@ -211,20 +212,14 @@ def is_quantity(value: object) -> bool:
 
 def typed_method(config: ConfigDict) -> Any:
     """The config's hyperparameters."""
-    return METHODS[config.method.name].hyper(**config.method.to_dict())
-
-
-def applies(h: Any, key: str) -> bool:
-    """Whether a hyperparameter has an effect."""
-    (when,) = (field.metadata.get("when") for field in dataclasses.fields(h) if field.name == key)
-    return when is None or bool(when.applies(h))
+    return typed(config.to_dict()).method
 
 
 def drawn(search: Search, draw: Callable[[str, Values], Any]) -> dict[str, Any]:
     """Values of one trial: `draw` is called for each hyperparameter that has an effect with those before it."""
     h, values = typed_method(search.config), {}
     for key, choices in search.space.items():
-        if applies(h, key):
+        if has_effect(h, key):
             values[key] = draw(key, choices)
             h = dataclasses.replace(h, **{key: values[key]})
     return values
@@ -254,7 +249,7 @@ def assignments(search: Search) -> Iterator[dict[str, Any]]:
             yield {}
             return
         key, *rest = keys
-        if not applies(h, key):
+        if not has_effect(h, key):
             yield from following(h, rest)
             return
         for value in listed(search.space[key]):

@@ -108,6 +108,16 @@ def test_a_method_is_explained(name: str, capsys: pytest.CaptureFixture[str]) ->
     assert "docs/" not in said.replace(str(ROOT), "")
 
 
+def test_what_has_no_effect_by_other_values_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert methods.main(["methods", "fedavg"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    of = {
+        key: said.partition(f"--config.method.{key}=")[2].partition("--config")[0]
+        for key in ("weighting", "sharpness_eta")
+    }
+    assert ["No effect by" in words for words in of.values()] == [False, True]
+
+
 @pytest.mark.slow
 def test_a_method_of_ones_own_is_explained_from_its_file(tmp_path: Path) -> None:
     own = tmp_path / "mine.py"

@@ -94,6 +94,12 @@ def kind_of(value: Any) -> type[Any]:
     return float if type(value) is int else type(value)
 
 
+def has_effect(h: Any, key: str) -> bool:
+    """Whether a hyperparameter has an effect (`When`), by all of a method's hyperparameters."""
+    (when,) = (field.metadata.get("when") for field in dataclasses.fields(h) if field.name == key)
+    return when is None or bool(when.applies(h))
+
+
 def settled(h: Any, *, pretrained: bool) -> Any:
     """The hyperparameters with those that are left open as the start of training needs them (`ByStart`).
 
