@@ -5,14 +5,18 @@
 see `NodeSettings`.
 """
 
+import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fdgjax.deploy.evaluation import SMALLEST
 from fdgjax.deploy.own_samples import OwnPlaces
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, printable, unknown
+
+NAMES = ("client", "images", "table", "states", "fresh", "held_out", "smallest", "epsilon")
+"""The names that `--node-config` may have."""
 
 
 class NodeSettings(NamedTuple):
@@ -36,8 +40,10 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
     """The node's settings.
 
     Raises:
-      UserError: one of them is missing, or is not what it should be.
+      UserError: one of them is missing, unknown, or not what it should be.
     """
+    if strange := [name for name in settings if name not in NAMES]:
+        raise unknown("word of --node-config", strange[0], NAMES)
     samples = [str(settings[name]) for name in ("images", "table") if name in settings]
     missing = [name for name in ("client", "states") if name not in settings]
     missing += [] if type(settings.get("client", 0)) is int else ["the client's number"]
@@ -62,6 +68,33 @@ def node_settings(settings: dict[str, bool | int | float | str]) -> NodeSettings
         smallest=int(number_in(settings, "smallest", SMALLEST, 1)),
         epsilon=float(number_in(settings, "epsilon", 0.0, 0.0)),
     )
+
+
+def check_settings(words: Sequence[str]) -> None:
+    """Checks the settings of a SuperNode with these words before it starts; without `--node-config` nothing.
+
+    Raises:
+      UserError: like `node_settings`, words that are not `NAME=VALUE`, or samples that are not there.
+    """
+    import click
+    from flwr.common.config import parse_config_args
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--node-config")
+    given = parser.parse_known_args(list(words))[0].node_config
+    if given is None:
+        return
+    try:
+        settings = parse_config_args([given])
+    except (click.ClickException, ValueError, OSError) as error:
+        raise UserError(
+            f'--node-config got {printable(given)}, which cannot be read; expected words such as "client=0 '
+            "table='FILE' states='DIR' smallest=20\", texts in single quotes, or a file .toml with them"
+        ) from error
+    found = node_settings(settings)
+    for place in filter(None, (found.places.samples, found.places.held_out)):
+        if not place.exists():
+            raise UserError(f"--node-config got {printable(place)}, which is not there; expected a party's own samples")
 
 
 def number_in(settings: Mapping[str, bool | int | float | str], name: str, default: float, least: float) -> float:

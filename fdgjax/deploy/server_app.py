@@ -1,5 +1,6 @@
 """Flower's ServerApp: the server's rounds over Flower's grid; its settings are the app's (`fdgjax.deploy.app`)."""
 
+import logging
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from fdgjax.deploy.statistics import with_statistics
 from fdgjax.deploy.terms import agree, from_words, no_samples
 from fdgjax.deploy.waiting import retry_soon
 from fdgjax.run.compilation_cache import remember_all_programs
-from fdgjax.utils.command import MISTAKE
 from fdgjax.utils.errors import UserError, system_words
 from fdgjax.utils.files import write_json
 
@@ -28,9 +28,19 @@ FAILED = "failed.json"
 GOES_ON = "start the run again: it goes on from the last complete checkpoint"
 
 
+class RunFailedError(Exception):
+    """The end of a run that failed. Flower sends the server's last lines and the run's status after an exception alone,
+    not after a `SystemExit`; its words are the details of the status."""
+
+
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Runs all rounds, from the newest checkpoint on."""
+    """Runs all rounds, from the newest checkpoint on.
+
+    Raises:
+      RunFailedError: a mistake in the settings or at a node, or a fault of the system; its line was told.
+    """
+    logging.getLogger("flwr").addFilter(without_traceback)
     retry_soon(http_grid, "pull_objects")
     settings = context.run_config
     folder = Path(str(settings["workdir"]))
@@ -56,13 +66,20 @@ def main(grid: Grid, context: Context) -> None:
         raise ended(folder, system_words(error, GOES_ON)) from error
 
 
-def ended(folder: Path, line: str) -> SystemExit:
+def ended(folder: Path, line: str) -> RunFailedError:
     """The end of a run that failed, after its line is told and written, if the disk has room for it."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / FAILED, {"error": line})
     tell(f"fdgjax: {line}")
-    return SystemExit(MISTAKE)
+    return RunFailedError(line)
+
+
+def without_traceback(record: logging.LogRecord) -> bool:
+    """For Flower's log: an error whose line was told needs no traceback."""
+    if record.exc_info and isinstance(record.exc_info[1], RunFailedError):
+        record.exc_info = None
+    return True
 
 
 def tell(line: str) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from fdgjax.deploy.node_settings import check_settings
 from fdgjax.deploy.processes import keep_running
 from fdgjax.deploy.server_check import check_server
 from fdgjax.deploy.waiting import NeverSentError, expect_parts, look_soon, retry_soon
@@ -29,8 +30,8 @@ def main(argv: Sequence[str]) -> int:
     """Runs the SuperNode with the words of `flower-supernode`, until it ends.
 
     Raises:
-      UserError: a server that cannot be trusted, or whose clock differs; `--isolation`, which is chosen here; or a
-        version of Flower that has other parts.
+      UserError: settings of the node that it cannot have; a server that cannot be trusted, or whose clock differs;
+        `--isolation`, which is chosen here; or a version of Flower that has other parts.
     """
     words = list(argv[1:])
     try:
@@ -38,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
         from flwr.supernode.cli.flower_supernode import flower_supernode
 
         start = worker_command(words)
+        check_settings(words)
         check_server(words)
         look_soon(start_client_internal)  # Flower looks for messages every 3 seconds, for answers twice a second
         retry_soon(start_client_internal, "pull_objects")

@@ -15,15 +15,19 @@ import pytest
 
 from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
+from fdgjax.deploy.app import ServerSettings, write_app
 from fdgjax.deploy.message_log import MESSAGES
 from tests.deploy.deployed import Running, deploy
 from tests.deploy.loopback import (
+    LINK,
     Place,
     Secured,
+    flwr,
     free_port,
     processes,
     start_link,
     start_node,
+    start_run,
     still_there,
     workers_of,
 )
@@ -126,6 +130,27 @@ def test_a_node_that_is_killed_in_any_phase_changes_nothing(
 
 def last_line(file: Path) -> str:
     return file.read_text().splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_the_servers_mistake_is_one_line_of_the_run_and_its_status(tmp_path: Path, cache: Path) -> None:
+    workdir, place = tmp_path / "server", Place(tmp_path, free_port(), Secured())
+    write_app(tmp_path / "app", ServerSettings(trial(cache, rounds=1).terms, workdir))
+    workdir.mkdir()
+    (workdir / "letter.txt").write_text("of somebody")
+    with processes(tmp_path) as keep:
+        keep(start_link(place))
+        assert keep(start_run(place, tmp_path / "app")).wait(60) == 0
+        (told,) = (
+            line
+            for line in (tmp_path / "run.log").read_text().splitlines()
+            if "is not empty and holds no config.json" in line
+        )
+        assert "Traceback" not in (tmp_path / "run.log").read_text()
+        (run,) = json.loads(flwr(place, "list", LINK, "--format", "json"))["runs"]
+    assert told.startswith("fdgjax: ")
+    assert run["status"] == "finished:failed"
+    assert told.removeprefix("fdgjax: ") in json.dumps(run)
 
 
 @pytest.mark.slow

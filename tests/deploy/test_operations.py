@@ -299,6 +299,8 @@ def test_a_nodes_own_settings_are_refused_in_one_line() -> None:
         ({"fresh": "false"}, "fresh='false'; expected fresh=true or fresh=false"),
         ({"epsilon": 0}, "epsilon=0, which allows no answer; expected more"),
         ({"client": True}, "lacks the client's number"),
+        ({"epsilom": 8.0}, "unknown word of --node-config 'epsilom'; expected one of: client, "),
+        ({"Smallest": 50}, "did you mean 'smallest'?"),
     ):
         with pytest.raises(UserError, match=re.escape(words)):
             node_settings(least | more)

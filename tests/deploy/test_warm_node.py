@@ -17,6 +17,7 @@ pytest.importorskip("flwr")
 from flwr.common.constant import SubStatus
 
 from fdgjax.deploy import worker
+from fdgjax.deploy.node_settings import check_settings
 from fdgjax.deploy.processes import keep_running
 from fdgjax.deploy.request_handlers import Prepared
 from fdgjax.deploy.waiting import LEAST_SECONDS, SHARE, NeverSentError, expect_parts, growing_pauses, pause
@@ -186,3 +187,32 @@ def test_the_worker_connects_to_its_own_node() -> None:
 def test_what_the_node_chooses_itself_is_refused(word: str) -> None:
     with pytest.raises(UserError, match="chooses itself"):
         worker_command(["--insecure", word])
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (
+            "client=0 table=a.csv states='s'",
+            "--node-config got client=0 table=a.csv states='s', which cannot be read; ",
+        ),
+        ("client=0 table='no.csv' states='s'", "no.csv, which is not there"),
+        ("client=0 table='a.csv' states='s' held_out='no.csv'", "no.csv, which is not there"),
+        ("client=0 table='a.csv' states='s' smalest=3", "did you mean 'smallest'?"),
+        ("own.toml", "--node-config got own.toml, which cannot be read"),
+        ("client=0 table='a.csv' states='s' held_out='none'", ""),
+    ],
+)
+def test_settings_are_checked_before_the_node_starts(
+    own: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").touch()
+    words = ["--insecure", "--superlink", "server:8000", "--node-config", own]
+    if not said:
+        check_settings(words)
+        return
+    with pytest.raises(UserError) as error:
+        check_settings(words)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
