@@ -6,6 +6,7 @@ and sends may depend on the parameters that it trained alone. What is not certai
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,15 +49,19 @@ def begins_from_data(method: Method, federation: Federation) -> bool:
     return depends(begin, data, federation, any_key())
 
 
+def next_states(method: Method, rows: PyTree, counts: jax.Array, server: PyTree, messages: PyTree) -> Any:
+    """The next states of the server and of the clients whose rows these are."""
+    aggregate, _ = method.aggregate(server, rows, messages, method.weights(counts))
+    return method.update(server, rows, aggregate, ServerStep(jnp.zeros((), jnp.int32), jax.random.key(1)))
+
+
 def next_server(method: Method, source: str) -> Callable[..., PyTree]:
     """The server's next state as a function whose first argument is the clients' `rows` or `counts`, as `source`
     says."""
 
     def after(first: PyTree, other: PyTree, server: PyTree, messages: PyTree) -> PyTree:
         rows, counts = {"rows": (first, other), "counts": (other, first)}[source]
-        aggregate, _ = method.aggregate(server, rows, messages, method.weights(counts))
-        server_step = ServerStep(jnp.zeros((), jnp.int32), jax.random.key(1))
-        return method.update(server, rows, aggregate, server_step)[0]
+        return next_states(method, rows, counts, server, messages)[0]
 
     return after
 
@@ -155,23 +160,44 @@ def sent_statistics(method: Method, travelling: Traffic) -> bool:
 def takes_another_mean(method: Method, federation: Federation) -> bool:
     """Whether the server's step on random updates differs from its step on their mean: the rule then looks at clients
     one by one, and has no effect where it is handed the mean alone."""
-    server, clients = first_states(method, federation)
-    some = min(3, len(federation.ids))
-    rows = jax.tree.map(lambda leaf: leaf[:some], clients)
-    rng = np.random.default_rng(0)
-
-    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
-        return rng.normal(size=(some, *leaf.shape)).astype(leaf.dtype)
-
-    messages = jax.tree.map(draw, traffic(method, federation).message)
+    server, rows, messages, counts = some_clients(method, federation)
 
     def mean(leaf: np.ndarray) -> np.ndarray:
         return np.broadcast_to(leaf.mean(axis=0, dtype=leaf.dtype), leaf.shape)
 
     after = jax.jit(next_server(method, "counts"))
-    counts = federation.train.length[:some]
     by_each, by_mean = (after(counts, rows, server, each) for each in (messages, jax.tree.map(mean, messages)))
     return not _nearly(by_each, by_mean)
+
+
+def mixes_rows(method: Method, federation: Federation) -> bool:
+    """Whether what a client keeps after the server's step depends on what others keep, or on how many samples they
+    have: the first client's row is compared after steps that differ in the others alone."""
+    server, rows, messages, counts = some_clients(method, federation)
+
+    def of_first(rows: PyTree, counts: jax.Array) -> PyTree:
+        return jax.tree.map(lambda leaf: leaf[0], next_states(method, rows, counts, server, messages)[1])
+
+    def changed(leaf: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(leaf.dtype, jnp.number):
+            return leaf
+        return leaf.at[1:].add(1 + jnp.max(jnp.abs(leaf), initial=0))
+
+    after = jax.jit(of_first)
+    return not _nearly(after(rows, counts), after(jax.tree.map(changed, rows), changed(counts)))
+
+
+def some_clients(method: Method, federation: Federation) -> tuple[PyTree, PyTree, PyTree, jax.Array]:
+    """The server's first state, and of up to three clients the rows, random messages, and numbers of samples."""
+    server, clients = first_states(method, federation)
+    some = min(3, len(federation.ids))
+    rng = np.random.default_rng(0)
+
+    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        return rng.normal(size=(some, *leaf.shape)).astype(leaf.dtype)
+
+    rows = jax.tree.map(lambda leaf: leaf[:some], clients)
+    return server, rows, jax.tree.map(draw, traffic(method, federation).message), federation.train.length[:some]
 
 
 def _nearly(left: PyTree, right: PyTree) -> bool:
@@ -181,7 +207,8 @@ def _nearly(left: PyTree, right: PyTree) -> bool:
 
 def mixes_samples(method: Method, federation: Federation) -> bool:
     """Whether the loss of two samples is not a sum of one term for each: replacing both then does not change it by the
-    sum of the changes from replacing either. Several pairs are tried: a loss can be flat at one of them."""
+    sum of the changes from replacing either. Several pairs are tried, as a loss can be flat at one of them, of one
+    class or domain and of two, as it may compare those of one alone."""
     server, clients = first_states(method, federation)
     client = jax.tree.map(lambda leaf: leaf[0], clients)
     sent = method.send(server, client)
@@ -189,15 +216,17 @@ def mixes_samples(method: Method, federation: Federation) -> bool:
     tried = (TRIED_PAIRS, 4, *federation.input_shape)
     images = np.random.default_rng(0).uniform(-1, 1, tried).astype(np.float32)
 
-    def loss(pair: jax.Array) -> jax.Array:
-        each = jnp.asarray([0, 1], jnp.int32)
-        batch = Batch(pair, each, jnp.ones(2), jnp.ones(2), domains=each)
+    def loss(tried: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        pair, labels, domains = tried
+        batch = Batch(pair, labels, jnp.ones(2), jnp.ones(2), domains=domains)
         context = Context(sent, client, received, jnp.zeros((), jnp.int32))
         return method.objective(received, batch, jax.random.key(2), context)[0]
 
     # One of the first two samples with one of the last two.
     pairs = np.stack([each[[i, j]] for each in images for i, j in ((0, 2), (1, 2), (0, 3), (1, 3))])
-    losses = np.asarray(jax.jit(lambda pairs: jax.lax.map(loss, pairs))(pairs), np.float64).reshape(-1, 4)
+    kinds = np.array([((0, second), (0, domain)) for second in (0, 1) for domain in (0, 1)], np.int32)
+    each = (np.tile(pairs, (len(kinds), *[1] * (pairs.ndim - 1))), *np.repeat(kinds, len(pairs), axis=0).swapaxes(0, 1))
+    losses = np.asarray(jax.jit(lambda each: jax.lax.map(loss, each))(each), np.float64).reshape(-1, 4)
     mixed = losses @ np.asarray([1.0, -1.0, -1.0, 1.0])
     return not np.all(np.abs(mixed) <= 1e-4 * np.maximum(1.0, np.abs(losses).max(axis=1)))
 
@@ -216,6 +245,8 @@ def why_not(method: Method, federation: Federation, *, samples: bool) -> str | N
         return reason
     if samples and mixes_samples(method, federation):
         return "its loss compares samples with each other, so that no gradient belongs to one of them alone"
+    if not samples and mixes_rows(method, federation):
+        return "its server writes what one client keeps into what another keeps, which no noise covers"
     if not samples and takes_another_mean(method, federation):
         return "its server looks at the clients' updates one by one, and noise covers their mean alone"
     return None

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
 from fdgjax.contract import Method, Model
@@ -12,6 +13,7 @@ from fdgjax.data.federation import Federation, pool
 from fdgjax.engine.dependence import depends
 from fdgjax.engine.privacy.leakage import (
     client_leaks,
+    mixes_rows,
     mixes_samples,
     sample_leaks,
     takes_another_mean,
@@ -194,15 +196,45 @@ def test_frozen_statistics_are_no_reason(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_loss_that_compares_samples_is_found() -> None:
+@pytest.mark.parametrize("one", ["any", "labels", "domains", "other labels"])
+def test_a_loss_that_compares_samples_is_found(one: str) -> None:
+    """All of them, or those of one class, of one domain, or of two classes alone."""
     method, federation = of_toys("fedavg")
+    compared = {
+        "any": lambda batch: True,
+        "labels": lambda batch: batch.labels[0] == batch.labels[1],
+        "domains": lambda batch: batch.domains[0] == batch.domains[1],
+        "other labels": lambda batch: batch.labels[0] != batch.labels[1],
+    }[one]
 
     def compares(variables: Any, batch: Any, key: Any, context: Any) -> Any:
         loss, rest = method.objective(variables, batch, key, context)
-        return loss + jnp.mean((batch.inputs[0] - batch.inputs[1]) ** 2), rest
+        return loss + jnp.where(compared(batch), jnp.mean((batch.inputs[0] - batch.inputs[1]) ** 2), 0.0), rest
 
     assert not mixes_samples(method, federation)
     assert mixes_samples(method._replace(objective=compares), federation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("weighting", "told", "found"),
+    [
+        ("uniform", lambda leaf, sum_: leaf, False),
+        ("uniform", lambda leaf, sum_: leaf + leaf.mean(axis=0, keepdims=True), True),
+        ("uniform", lambda leaf, sum_: leaf + sum_, False),
+        ("samples", lambda leaf, sum_: leaf + sum_, True),
+    ],
+)
+def test_a_server_that_tells_clients_what_others_keep_is_found(weighting: str, told: Any, found: bool) -> None:
+    """What others keep, or by the weights of a mean how many samples they have; a mean of updates alone is noisy."""
+    method, federation = of_toys("ditto", weighting=weighting)
+
+    def update(server: Any, rows: Any, aggregate: Any, step: Any) -> Any:
+        sum_ = optax.tree.sum(aggregate)
+        server, rows = method.update(server, rows, aggregate, step)
+        return server, jax.tree.map(lambda leaf: told(leaf, sum_), rows)
+
+    assert mixes_rows(method._replace(update=update), federation) is found
 
 
 def test_dependence_is_followed_through_programs_that_are_called() -> None:
