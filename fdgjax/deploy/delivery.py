@@ -12,7 +12,7 @@ from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
 from fdgjax.deploy.wire import SELECTED, WORKDIR, Fact, Say, Transport
 from fdgjax.evaluation.metrics import Record
-from fdgjax.evaluation.selection import reported
+from fdgjax.evaluation.selection import judges, reported
 from fdgjax.inference.classifier import UNSEEN
 from fdgjax.run.selected import keeps_state
 
@@ -32,6 +32,11 @@ def deliver(
     held-out samples."""
     config, count = server.agreed.terms.config, server.agreed.terms.clients
     chosen, state = delivered(records, config, held, selected)
+    if keeps_state(config.selection) and not judges(records, config.selection):
+        say(
+            f"no client sent what config.selection={config.selection} compares rounds by, for too few samples of a class "
+            "or in all (`smallest` in its node-config): the last round's model is taken"
+        )
     more: Mapping[str, Fact] = {SELECTED: NEVER if chosen is None else chosen, WORKDIR: name_of(folder)}
     sent = [sent_to(server, held, client) for client in range(count)]
     told = transport.exchange(requests_of(server, held, "finish", range(count), sent, more), deadline)

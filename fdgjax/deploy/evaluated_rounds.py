@@ -12,7 +12,7 @@ import numpy as np
 from fdgjax.deploy.evaluation import SMALLEST, has_predictions
 from fdgjax.deploy.leaves import Leaves, by_path, checked_tree, prefixed, without_prefix
 from fdgjax.deploy.node import NEVER
-from fdgjax.deploy.node_figures import PREFIX, check_figures, figures_in
+from fdgjax.deploy.node_figures import PREFIX, check_figures, figures_in, without_value
 from fdgjax.deploy.privacy import guards_samples
 from fdgjax.deploy.requests import requests_of, sent_to, unseen_models
 from fdgjax.deploy.server import DeployedState, ServerPrograms
@@ -32,6 +32,10 @@ GROUPED = "evaluated_groups"
 ByTable = Mapping[str, Mapping[str, int]]
 """Numbers of samples, or of groups, by table and party."""
 SAME_VERSION = "install the server's version of fdgjax at the node"
+FEWER = (
+    f"it evaluates on fewer samples, or groups of samples, than `smallest` in its node-config (by default {SMALLEST})"
+)
+"""Why a node sends no counts or figures, which stays its own choice."""
 
 
 def domain_names(terms: Terms) -> tuple[str, ...]:
@@ -75,6 +79,8 @@ def make_evaluation(
                 raise UserError(f"client {reply.client}: {reply.error}")
             if withheld := reply.error or too_few(str(reply.facts.get("withheld", ""))):
                 say(f"client {reply.client} sends no figures: {withheld}")
+            elif lacking := without_value(reply.arrays, terms):
+                say(f"client {reply.client} sends no {', '.join(lacking)}: of a class that they need {FEWER}")
         replies = {reply.client: reply.arrays for reply in told if not reply.error}
         groups = {reply.client: groups_in(reply, terms) for reply in told if not reply.error}
         sizes = {COUNTED: by_table({party: sample_counts(own) for party, own in replies.items()})}
@@ -136,8 +142,7 @@ def check_probes(arrays: Leaves) -> None:
 
 def too_few(withheld: str) -> str:
     """Why a node sends no counts of some of its tables, by their names in `Tallies`; '' for no such tables."""
-    words = "it evaluates on fewer samples, or groups of samples, than `smallest` in its node-config"
-    return f"{words} (by default {SMALLEST}): {withheld}" if withheld else ""
+    return f"{FEWER}: {withheld}" if withheld else ""
 
 
 def sample_counts(arrays: Leaves) -> dict[str, int]:

@@ -118,6 +118,14 @@ def threshold_of(terms: Terms) -> float | None:
     return given_threshold(terms.config.figures_threshold, len(terms.class_names))
 
 
+def without_value(arrays: Leaves, terms: Terms) -> list[str]:
+    """The figures that a party was asked for and sent no value of, though it sent others or counts."""
+    sent = {
+        name: [arrays[path] for table in TABLES if (path := path_of(name, table)) in arrays] for name in terms.figures
+    }
+    return [name for name, values in sent.items() if values and all(np.isnan(one).all() for one in values)]
+
+
 def values_of(replies: Mapping[int, Leaves], parties: Iterable[int], name: str, table: str) -> dict[int, float]:
     """Each party's figure, the mean over its models, of those that sent one with a value."""
     each = {party: mean_of(replies.get(party, {}).get(path_of(name, table), [])) for party in parties}

@@ -25,15 +25,15 @@ HELD_OUT = "held-out data of the source domains"
 
 
 def best(figure: str, larger: bool = True) -> Callable[[Sequence[Record]], Record]:
-    """The first round with the largest value of a figure, or with the smallest; a round without the figure, or whose
-    predictions are NaN, is behind all others."""
+    """The first round with the largest value of a figure, or with the smallest, of those that have it and whose
+    predictions are not NaN; where none has, the last round."""
     sign = 1 if larger else -1
 
-    def score(one: Record) -> float:
-        value = sign * one.get(figure, math.nan)
-        return -math.inf if math.isnan(value) else value
+    def choose(rounds: Sequence[Record]) -> Record:
+        known = [one for one in rounds if not math.isnan(one.get(figure, math.nan))]
+        return max(known, key=lambda one: sign * one[figure]) if known else rounds[-1]
 
-    return lambda rounds: max(rounds, key=score)
+    return choose
 
 
 def accuracies(scope: str) -> tuple[str, str]:
@@ -102,6 +102,12 @@ def reported(records: Sequence[Record], rule: str) -> Record:
     """
     evaluated = [record for record in records if is_evaluated(record)]
     return lookup("selection", rule, SELECTIONS).choose(evaluated) if evaluated else {}
+
+
+def judges(records: Sequence[Record], rule: str) -> bool:
+    """Whether any round has a figure that a rule needs; without one it reports the last round."""
+    needs = lookup("selection", rule, SELECTIONS).needs
+    return not needs or any(one in record for record in records for one in needs)
 
 
 def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:

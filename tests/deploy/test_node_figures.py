@@ -12,7 +12,7 @@ from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.evaluated_rounds import plausible
 from fdgjax.deploy.leaves import Leaves
-from fdgjax.deploy.node_figures import figure_leaves, figures_in, figures_like
+from fdgjax.deploy.node_figures import figure_leaves, figures_in, figures_like, without_value
 from fdgjax.deploy.terms import Terms
 from fdgjax.deploy.wire import Reply
 from fdgjax.evaluation.probabilities import Judged
@@ -90,6 +90,10 @@ def test_a_class_of_too_few_samples_or_groups_has_no_figures(perceptron: None) -
 
     assert sent(1) == {"auroc", "log_loss", "sensitivity", "specificity"}
     assert sent(3) == {"log_loss", "sensitivity"}
+    leaves = figure_leaves(terms, 0, 3, {"source": [few], "test": [seen(*[0.5] * 8)]})
+    assert without_value(leaves, terms) == []
+    assert without_value(figure_leaves(terms, 0, 3, {"source": [few]}), terms) == ["auroc", "specificity"]
+    assert without_value({}, terms) == []
     assert sent(3, few._replace(groups=np.array([0, 1, 1, 2]))) == set()
 
 

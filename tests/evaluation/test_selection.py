@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fdgjax.evaluation.metrics import figures as figures_of
 from fdgjax.evaluation.metrics import measure
-from fdgjax.evaluation.selection import SELECTIONS, ledger
+from fdgjax.evaluation.selection import SELECTIONS, judges, ledger
 from fdgjax.evaluation.tally import Tallies, Tally
 
 FIGURES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=8)
@@ -84,3 +84,10 @@ def test_a_round_whose_predictions_are_nan_is_never_chosen_for_that(rule: str) -
     assert SELECTIONS[rule].choose(errors[:1])["round"] == 0
     scores = [{"round": i, f"{scope}_auroc": value} for i, value in enumerate([float("nan"), 0.2, 0.7])]
     assert SELECTIONS[f"{rule}:auroc"].choose(scores)["round"] == 2
+
+
+def test_where_no_round_can_be_judged_the_last_is_reported() -> None:
+    rounds = records([(0.2, 0.5), (0.9, 0.5), (0.4, 0.5)])
+    assert SELECTIONS["validation:auroc"].choose(rounds) == rounds[-1]
+    assert [judges(rounds, rule) for rule in ("validation:auroc", "validation", "last")] == [False, True, True]
+    assert judges([*rounds, {"round": 20, "id_auroc": 0.5}], "validation:auroc")
