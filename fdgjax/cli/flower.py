@@ -37,7 +37,7 @@ from fdgjax.data.sources.loading import FROM_FILES, TABLE_DATA
 from fdgjax.evaluation.probability_figures import names_in
 from fdgjax.utils.command import command, positive_number, seconds
 from fdgjax.utils.errors import UserError, check_library
-from fdgjax.utils.words import words_of
+from fdgjax.utils.words import quoted, words_of
 
 
 @command
@@ -138,7 +138,7 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
         workdir = workdir.with_name(f"{workdir.name}-without-client{unseen}")
     clients = parties - (unseen is not None)
     if table:
-        check_label(config.data.label, config.data.group, columns)
+        check_columns(config.data, columns)
     if asked.least > clients:
         raise UserError(f"--least got {asked.least}, but {clients} clients train; expected at most as many")
     # A protocol with one client for each domain has no number of clients.
@@ -216,29 +216,33 @@ def classes_in(words: str, table: bool) -> tuple[str, ...]:
     that of numbers, if all are, and for folders that of the alphabet.
 
     Raises:
-      UserError: a class that stands twice.
+      UserError: a class that stands twice, or a single one.
     """
     each = words_of(words)
     classes = categories_of([of_texts(each, frozenset(), ())]) if table else tuple(sorted(set(each)))
     if len(classes) < len(each):
         raise UserError(f"--classes got '{words}'; expected different words, such as a,b,c")
+    if len(classes) == 1:
+        raise UserError(f"--classes got '{words}' alone; expected at least two, such as a,b,c")
     return classes
 
 
-def check_label(label: str, group: str, columns: Sequence[Column]) -> None:
-    """Raises a `UserError` if a table's label is not named, or it or the group is a column that is trained on."""
+def check_columns(data: DataConfig, columns: Sequence[Column]) -> None:
+    """Raises a `UserError` if a table's label is not named, or it, the group or one that is to be ignored is a column
+    that is trained on."""
     names = [column.name for column in columns]
-    if not label:
+    if not data.label:
         raise UserError(
             "config.data.label is empty; expected the column of all parties' tables with the class; add "
             "--config.data.label=COLUMN"
         )
-    for key, given in (("label", label), ("group", group)):
+    others = {"label": [data.label], "group": [data.group], "ignored": words_of(data.ignored)}
+    for key, given in ((key, word) for key, each in others.items() for word in each):
         if given in names:
-            left = ", ".join(name for name in names if name not in (label, group)) or "none is left"
+            left = [quoted(name) for name in names if not any(name in each for each in others.values())]
             raise UserError(
                 f"--columns got '{given}', which is config.data.{key}; expected columns to predict the label from: "
-                f"{left}; leave it out of --columns"
+                f"{', '.join(left) or 'none is left'}; leave it out of --columns"
             )
 
 
@@ -260,10 +264,19 @@ def unseen_in(words: str, parties: int) -> int | None:
 
 
 def columns_in(words: str) -> tuple[Column, ...]:
-    """The columns of a table in words, `age,sex=0|1`; raises a `UserError` for a name that stands twice or is empty."""
-    each = [word.partition("=") for word in words.split(",") if word.strip()]
-    columns = tuple(Column(name.strip(), words_of(values.replace("|", ","))) for name, _, values in each)
-    names = [column.name for column in columns]
-    if "" in names or len(set(names)) < len(names):
-        raise UserError(f"--columns got '{words}'; expected each name once, such as 'age,chol,sex=0|1'")
+    """The columns of a table in words, `age,sex=0|1`; a word with a comma is in double quotes, `"blood, pressure",age`.
+
+    Raises:
+      UserError: a name that stands twice or is empty, or categories that are none, empty or stand twice.
+    """
+    each = [word.partition("=") for word in words_of(words)]
+    columns = tuple(
+        Column(name.strip(), tuple(map(str.strip, values.split("|"))) if mark else ()) for name, mark, values in each
+    )
+    for names in ([column.name for column in columns], *(column.categories for column in columns)):
+        if "" in names or len(set(names)) < len(names):
+            raise UserError(
+                f"--columns got '{words}'; expected each name once, and each of a column's categories, such as "
+                "'age,chol,sex=0|1'"
+            )
     return columns

@@ -34,8 +34,8 @@ def deliver(
     chosen, state = delivered(records, config, held, selected)
     if keeps_state(config.selection) and not judges(records, config.selection):
         say(
-            f"no client sent what config.selection={config.selection} compares rounds by, for too few samples of a class "
-            "or in all (`smallest` in its node-config): the last round's model is taken"
+            f"no client sent what config.selection={config.selection} compares rounds by, for too few samples of a "
+            "class or in all (`smallest` in its node-config): the last round's model is taken"
         )
     more: Mapping[str, Fact] = {SELECTED: NEVER if chosen is None else chosen, WORKDIR: name_of(folder)}
     sent = [sent_to(server, held, client) for client in range(count)]

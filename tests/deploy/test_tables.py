@@ -109,7 +109,12 @@ def test_nothing_is_exchanged_without_standardisation(trial: Trial) -> None:
 
 def test_columns_are_named_in_words() -> None:
     assert columns_in("age, sex=f|m ,dose") == (Column("age"), Column("sex", ("f", "m")), Column("dose"))
-    for words in ("age,age", "=a|b"):
+    assert columns_in('"blood, pressure",age,"stage=a, b|c"') == (
+        Column("blood, pressure"),
+        Column("age"),
+        Column("stage", ("a, b", "c")),
+    )
+    for words in ("age,age", "=a|b", "sex=m|m", "sex=", "sex=m|"):
         with pytest.raises(UserError, match="expected each name once"):
             columns_in(words)
 
@@ -120,16 +125,23 @@ def test_classes_are_in_the_simulations_order() -> None:
     for words, table in (("a, a", False), ("1,1.0", True)):
         with pytest.raises(UserError, match="expected different words"):
             classes_in(words, table)
+    with pytest.raises(UserError, match="'a' alone; expected at least two"):
+        classes_in("a", table=True)
 
 
 @pytest.mark.parametrize(
-    ("label", "words"), [("", "config.data.label is empty"), ("sick", "'sick', which is config.data.label; .*: age;")]
+    ("keys", "words"),
+    [
+        ([], "config.data.label is empty"),
+        (["label=sick"], "'sick', which is config.data.label; .*: age;"),
+        (["label=num", "ignored=sick"], "'sick', which is config.data.ignored; .*: age;"),
+    ],
 )
 def test_the_label_is_named_and_is_no_column_to_train_on(
-    label: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    keys: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = [f"--app={tmp_path / 'app'}", "--classes=0,1", f"--workdir={tmp_path / 'run'}", "--columns=age, sick"]
-    experiment = ["--config=fedavg:table", "--config.data.clients=2", f"--config.data.label={label}"]
+    experiment = ["--config=fedavg:table", "--config.data.clients=2", *(f"--config.data.{key}" for key in keys)]
     assert flower(["fdgjax flower", *asked, *experiment]) == 2
     assert re.search(words, capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []
