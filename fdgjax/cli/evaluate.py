@@ -87,11 +87,10 @@ def main(argv: Sequence[str]) -> int:
 def grouped_samples(facts: Mapping[str, Any], args: argparse.Namespace) -> LabelledSamples:
     """The labelled samples, grouped as asked, else as the run's own, if these say their groups; raises like
     `labelled_samples`."""
-    if args.group or not Workdir(args.run).config.is_file():
+    if args.group:
         return labelled_samples(facts, args.data, args.group)
-    own = config_of(args.run, needs_data=False).data.group
     try:
-        return labelled_samples(facts, args.data, own)
+        return labelled_samples(facts, args.data, facts.get("group", ""))
     except NoGroupError as error:
         LOGGER.warning(f"{error}; intervals count single samples, unlike the run's")
         return labelled_samples(facts, args.data)

@@ -1,22 +1,27 @@
 """A classifier's files, to be used without this package."""
 
 import hashlib
+import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
+from fdgjax.config.schema import experiment_identity
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.left_out import read_left_out
 from fdgjax.inference.model_card import card_of
 from fdgjax.inference.predictor import CHECKSUM, FACTS, PROGRAM
 from fdgjax.inference.program import as_program
-from fdgjax.inference.tensors import facts_of, write_tensors
+from fdgjax.inference.tensors import facts_of, words_of_model, write_tensors
 from fdgjax.run.records import Workdir, finished
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, printable
 from fdgjax.utils.files import left_beside, make_folder, write_bytes, write_json, write_text
 
 LOGGER = logging.getLogger(__name__)
 TENSORS, CARD = "model.safetensors", "README.md"
 NAMES = (TENSORS, PROGRAM, FACTS, CARD)
+MAY_DIFFER = ("fdgjax", "set_quantiles")
+"""What is said of a model in which two exports of it may differ."""
 
 
 def check_out(out: Path) -> None:
@@ -37,7 +42,11 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
     Args:
       classifier: what is exported. run: the folder of its run, or the file that a deployment left.
       out: the folder of the export.
+
+    Raises:
+      UserError: the folder has the export of another model.
     """
+    check_same(out, words_of_model(classifier))
     program = as_program(classifier)
     make_folder(out)
     for path in files_in(out):
@@ -50,3 +59,27 @@ def export(classifier: Classifier, run: Path, out: Path) -> None:
     done = deployed or bool(finished(Workdir(run), LOGGER.warning))
     write_text(out / CARD, card_of(classifier, done, left_out, deployed))
     write_json(out / FACTS, facts_of(classifier) | {CHECKSUM: hashlib.sha256(program).hexdigest()})
+
+
+def check_same(out: Path, words: Mapping[str, str]) -> None:
+    """Raises a `UserError` if a folder has a finished export of another model than that with these `words_of_model`."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(out / TENSORS, framework="numpy") as opened:
+            there = dict(opened.metadata() or {})
+    except (SafetensorError, OSError):
+        return
+    if not (out / FACTS).is_file():
+        return
+    own, held = (
+        {**each, "config": experiment_identity(json.loads(each.get("config", "{}")))} for each in (words, there)
+    )
+    differ = [key for key, value in own.items() if key not in MAY_DIFFER and held.get(key) != value]
+    if differ:
+        name = differ[0]
+        what = "other settings" if name == "config" else f"{name}={printable(held.get(name))} there, {own[name]} here"
+        raise UserError(
+            f"--out got '{out}', which has the export of another model ({what}); expected a new folder, or one with an "
+            "earlier export of the same model; choose one, or remove that export"
+        )

@@ -51,6 +51,7 @@ def facts_of(classifier: Classifier) -> dict[str, Any]:
         "network": config.model.name,
         "scaling": config.data.scaling,
         "dataset": config.data.name,
+        **({"group": config.data.group} if config.data.group else {}),
         "fdgjax": version("fdgjax"),
     }
 
@@ -77,10 +78,15 @@ def threshold_of(classifier: Classifier) -> dict[str, float]:
     return {THRESHOLD: found[THRESHOLD]} if THRESHOLD in found and own else {}
 
 
+def words_of_model(classifier: Classifier) -> dict[str, str]:
+    """The facts and the config, as the tensors' file has them."""
+    facts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in facts_of(classifier).items()}
+    return facts | {"config": json.dumps(to_plain(classifier.outline.config))}
+
+
 def write_tensors(classifier: Classifier, file: Path) -> None:
     """Writes the variables, with the facts and the config as metadata."""
     from safetensors.numpy import save
 
-    words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in facts_of(classifier).items()}
-    words["config"] = json.dumps(to_plain(classifier.outline.config))
-    write_bytes(file, save(tensors_of(classifier), metadata=words))  # safetensors' own file would be its owner's alone
+    # Safetensors' own file would be its owner's alone.
+    write_bytes(file, save(tensors_of(classifier), metadata=words_of_model(classifier)))

@@ -23,6 +23,8 @@ from tests.runs import never, perceptron, small
 
 __all__ = ["files", "perceptron", "trained"]
 
+OWN = ("--client", "1")
+"""The model of which `exported` is the export."""
 ALONE = """
 import sys, json, numpy as np, jax
 program = jax.export.deserialize(bytearray(open("program.bin", "rb").read()))
@@ -59,7 +61,7 @@ def test_the_exported_program_predicts_the_same_without_this_package(
 @pytest.fixture(scope="module")
 def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("exported") / "model"
-    assert export.main(["export", str(trained), "--out", str(out), "--client", "1"]) == 0
+    assert export.main(["export", str(trained), "--out", str(out), *OWN]) == 0
     return out
 
 
@@ -141,7 +143,7 @@ def test_an_export_that_was_not_finished_is_none_and_another_ones_program_is_fou
     (out / ".program.bin.0123").write_bytes(b"left by a kill")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fdgjax.inference.exporting.write_tensors", fails)
-        assert export.main(["export", str(trained), "--out", str(out)]) == 2
+        assert export.main(["export", str(trained), "--out", str(out), *OWN]) == 2
     assert not (out / ".program.bin.0123").exists(), "a kill's leftover is no reason to refuse, and goes"
     assert predict.main(["predict", str(out), str(files[0])]) == 2
     assert "neither the folder of a run" in capsys.readouterr().err
@@ -153,6 +155,21 @@ def test_an_export_that_was_not_finished_is_none_and_another_ones_program_is_fou
     (out / "model.json").write_text(json.dumps(facts))
     assert predict.main(["predict", str(out), str(files[0])]) == 2
     assert "maps (8, 8, 1) to (10,), model.json says (8, 8, 1) to (2,)" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_export_of_another_model_stays(
+    trained: Path, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(exported, out := tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert export.main(["export", str(trained), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "has the export of another model (model_of=client 1 there, unseen domains here); expected a new" in said
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    (out / "README.md").unlink()
+    assert export.main(["export", str(trained), "--out", str(out), *OWN]) == 0
+    assert (out / "README.md").read_bytes() == before["README.md"]
 
 
 def fails(*_: object) -> None:

@@ -240,8 +240,10 @@ def test_intervals_count_the_groups_that_are_asked_for_or_that_the_run_has(
     content = read_checked_json(grouped / "config.json")
     content["config"]["data"]["group"] = "patient"
     write_checked_json(grouped / "config.json", content)
-    assert evaluate(["evaluate", str(grouped), "--data", str(file), "--json", str(found)]) == 0
-    assert json.loads(found.read_text())["interval"] == shown["interval"]
+    assert export(["export", str(grouped), "--out", str(tmp_path / "taken")]) == 0
+    for path in (grouped, tmp_path / "taken"):
+        assert evaluate(["evaluate", str(path), "--data", str(file), "--json", str(found)]) == 0
+        assert json.loads(found.read_text())["interval"] == shown["interval"]
     assert evaluate(["evaluate", str(grouped), "--data", str(hospitals / "north.csv")]) == 0
     assert re.search(r"'patient' with the groups; .*; intervals count single samples", caplog.text)
 
