@@ -162,6 +162,11 @@ class FlowerTransport:
         self.asked: dict[int, Waiting] = {}
         self.known: set[Seen] = set()
         self.failures = Counter[Seen]()
+        self.until = math.inf
+
+    def left(self) -> float:
+        """The seconds until the deadline of the exchange that goes on; infinity without one."""
+        return max(self.until - time.monotonic(), 0.0)
 
     def join(self, terms: str, clients: int) -> Mapping[int, int]:
         """See `Transport`."""
@@ -181,9 +186,11 @@ class FlowerTransport:
         self.asked |= {seen.node: Waiting(seen, name) for seen, name in zip(new, names, strict=True)}
         self.known = online
         for message in self.pull(one.message for one in self.asked.values()):
-            asked = self.asked.pop(message.metadata.src_node_id, None)
+            sent = message.metadata.reply_to_message_id
+            asked = next((one for one in self.asked.values() if one.message == sent), None)
             if asked is None:
                 continue
+            del self.asked[asked.seen.node]
             if message.has_error():
                 self.failed_to_join(asked.seen, reason_in(message))
                 continue
@@ -218,7 +225,15 @@ class FlowerTransport:
 
     def exchange(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
         """See `Transport`. A client whose node went offline and came back, perhaps as a new node, is sent its request
-        again."""
+        again; so is one whose answer broke off."""
+        self.until = time.monotonic() + deadline if deadline else math.inf
+        try:
+            return self.answers(requests, deadline)
+        finally:
+            self.until = math.inf
+
+    def answers(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
+        """What `exchange` returns."""
         begin, todo = time.monotonic(), {request.client: request for request in requests}
         waiting: dict[int, Waiting] = {}
         replies: list[Reply] = []
@@ -236,8 +251,9 @@ class FlowerTransport:
             names = self.push([(self.nodes[client], todo[client]) for client in due])
             waiting |= {client: Waiting(self.nodes[client], name) for client, name in zip(due, names, strict=True)}
             for message in self.pull(one.message for one in waiting.values()):
-                of_node = [c for c, one in waiting.items() if one.seen.node == message.metadata.src_node_id]
-                for client in of_node:
+                # An answer that broke off comes as the server's own error, which names no node.
+                sent = message.metadata.reply_to_message_id
+                for client in [number for number, one in waiting.items() if one.message == sent]:
                     del waiting[client]
                     if (reply := self.reply_in(message, client, failures)) is not None:
                         replies.append(reply)

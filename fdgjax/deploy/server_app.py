@@ -41,7 +41,6 @@ def main(grid: Grid, context: Context) -> None:
       RunFailedError: a mistake in the settings or at a node, or a fault of the system; its line was told.
     """
     logging.getLogger("flwr").addFilter(without_traceback)
-    retry_soon(http_grid, "pull_objects")
     settings = context.run_config
     folder = Path(str(settings["workdir"]))
     samples = str(settings["samples"])
@@ -57,7 +56,9 @@ def main(grid: Grid, context: Context) -> None:
             )
         own = own_samples(Path(samples), terms, folder) if samples else no_samples(terms)
         policy = Policy(float(settings["deadline"]), int(settings["least"]))
-        transport = Audited(FlowerTransport(grid, bool(settings["authentication"]), tell), folder / MESSAGES)
+        flower = FlowerTransport(grid, bool(settings["authentication"]), tell)
+        retry_soon(http_grid, "pull_objects", flower.left)
+        transport = Audited(flower, folder / MESSAGES)
         agreed = agree(with_noise(with_statistics(terms, own, transport), transport))
         run_rounds(make_server(agreed, own), transport, folder, policy, tell)
     except UserError as error:

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -47,10 +46,15 @@ def look_soon(module: ModuleType) -> None:
     setattr(module, "time", SimpleNamespace(**{**vars(time), "sleep": growing_pauses(time.sleep)}))  # noqa: B010
 
 
-def retry_soon(module: ModuleType, name: str) -> None:
-    """Lets a module of Flower ask soon again for a part of a message that is on its way: by itself it waits for a
-    second."""
-    setattr(module, name, partial(getattr(module, name), initial_backoff=LEAST_SECONDS))
+def retry_soon(module: ModuleType, name: str, left: Callable[[], float] = lambda: math.inf) -> None:
+    """Lets a module of Flower ask soon again for a part of a message that is on its way, where by itself it waits for a
+    second; and ask no longer than the seconds `left` when it begins, where by itself it asks for hours."""
+    pull = getattr(module, name)
+
+    def soon(*args: Any, **options: Any) -> Any:
+        return pull(*args, initial_backoff=LEAST_SECONDS, max_time=left(), **options)
+
+    setattr(module, name, soon)
 
 
 def expect_parts(module: ModuleType, most: float, now: Callable[[], float] = time.monotonic) -> None:

@@ -1,6 +1,8 @@
 """Flower's messages in one process, over a grid whose nodes come and go at chosen moments."""
 
+import math
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -23,6 +25,7 @@ from fdgjax.deploy.flower_transport import (
     to_record,
 )
 from fdgjax.deploy.leaves import Leaves
+from fdgjax.deploy.waiting import retry_soon
 from fdgjax.deploy.wire import Reply, Request
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.variables import bytes_of
@@ -144,6 +147,42 @@ def test_a_round_ends_at_its_deadline() -> None:
     grid.work = lambda node, request: answer(node, request) if node == 10 else None
     requests = [Request("train", client, "terms", {}, {"round": 0}) for client in range(2)]
     assert [reply.client for reply in there.exchange(requests, 0.05)] == [0]
+
+
+def test_an_answer_that_broke_off_is_asked_for_again() -> None:
+    """Flower says so in the server's own name; a node that lives, or comes back, answers once more."""
+    said, grid = list[str](), Grid([Info(10, "monday", "client0"), Info(11, "monday", "client1")], answer)
+    there = FlowerTransport(cast(Any, grid), True, said.append)
+    there.join("terms", 2)
+    plain, broken = grid.pull_messages, list[str]()
+
+    def breaks_off(names: Iterable[str]) -> list[Message]:
+        (own, *others) = sorted(names)
+        if broken:
+            return plain([own, *others])
+        broken.append(own)
+        lost = Message(Error(ErrorCode.MESSAGE_UNAVAILABLE, "incomplete"), reply_to=grid.sent[own])
+        lost.metadata.__dict__["_src_node_id"] = 1
+        return [lost, *plain(others)]
+
+    grid.pull_messages = breaks_off  # type: ignore[method-assign]
+    requests = [Request("train", client, "terms", {}, {"round": 0}) for client in range(2)]
+    assert sorted(reply.client for reply in there.exchange(requests, 0.0)) == [0, 1]
+    assert said[-1] == "client 0 failed (incomplete); asked again"
+
+
+def test_parts_of_an_answer_are_waited_for_until_the_deadline() -> None:
+    limits, flower = list[float](), ModuleType("flower")
+    grid = Grid([Info(10, "monday", "client0")], answer)
+    there = transport(grid)
+    setattr(flower, "pull", lambda initial_backoff, max_time: limits.append(max_time))  # noqa: B010
+    retry_soon(flower, "pull", there.left)
+    grid.work = lambda node, request: flower.pull() or answer(node, request)
+    there.join("terms", 1)
+    for deadline in (60.0, 0.0):
+        there.exchange([Request("train", 0, "terms", {}, {"round": 0})], deadline)
+    assert limits[0] == limits[2] == math.inf
+    assert 0 < limits[1] <= 60
 
 
 def test_a_key_is_good_for_its_own_client_alone() -> None:
