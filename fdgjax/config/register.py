@@ -5,6 +5,7 @@ A run's `config.json` records which of its names a user's program registered, an
 registered again before the run is opened. `fdgjax --with FILE` runs such a file first.
 """
 
+import hashlib
 import importlib
 import importlib.util
 import math
@@ -28,6 +29,7 @@ from fdgjax.evaluation.metrics import figure_keys
 from fdgjax.evaluation.probability_figures import FIGURES, Figure, Of, keys_of, names_in
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models import HEADS, MODELS, UNITS
+from fdgjax.models.program_text import attributes_text
 from fdgjax.utils.command import with_words
 from fdgjax.utils.errors import UserError, users_program
 from fdgjax.utils.registry import Registry, lookup, register
@@ -46,7 +48,8 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 """The registries that a user's program may add to, by the config key that names an entry, or several."""
 REGISTERED = "registered"
 """The key of `config.json` with what a user's program registered for the run: `{key: {"name": ..., "from": FILE}}`; a
-further name of one config key has the key `KEY=NAME`."""
+further name of one config key has the key `KEY=NAME`. A method has its `program`, too, see `program_of`."""
+PROGRAM = "program"
 
 
 OF_SAMPLES = "a function (labels, probabilities, threshold) -> number"
@@ -220,7 +223,16 @@ def provenance(config: Config) -> dict[str, Any]:
         for key, each in users.items()
         for place, name in enumerate(dict.fromkeys(each))
     }
+    if "method.name" in found:
+        found["method.name"][PROGRAM] = program_of(METHODS[config.method.name])
     return {REGISTERED: found} if found else {}
+
+
+def program_of(entry: Entry) -> str:
+    """What tells the program of a user's method from another: 8 hexadecimal digits of the text of its functions and of
+    what these name in their own file (`fdgjax.models.program_text`)."""
+    texts = attributes_text((entry.make, entry.hyper), set())
+    return hashlib.sha256("".join(texts).encode()).hexdigest()[:8]
 
 
 def registering_files(registered: Mapping[str, Mapping[str, str]]) -> list[str]:

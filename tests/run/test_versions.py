@@ -1,12 +1,19 @@
 """The programs of a run: its record says at which commit it began, and a run that goes on at another says so."""
 
+import re
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import jax
 import pytest
 
+from fdgjax.aggregation.mean import mean
 from fdgjax.config import Config
+from fdgjax.config.register import register_method
+from fdgjax.methods import METHODS, Entry, FedAvg, fedavg
 from fdgjax.run.records import note_programs, open_workdir, read_config_file
 from fdgjax.run.records.versions import commit, library_versions, versions
 from fdgjax.utils.checksums import read_checked_json, write_checked_json
@@ -72,6 +79,32 @@ def test_a_run_says_with_what_it_began_and_that_it_goes_on_with_another(tmp_path
     write_checked_json(workdir.config, read_checked_json(workdir.config) | {"versions": before})
     here = library_versions()["jax"]
     assert note_programs(path) == f"the run began with jax 0.1.2 and goes on with jax {here}: its numbers may change"
+
+
+def half(updates: Any, weights: Any = None) -> Any:
+    return jax.tree.map(lambda leaf: 0.5 * leaf.mean(axis=0), updates), {}
+
+
+def test_a_run_says_that_the_program_of_a_users_method_has_changed(tmp_path: Path) -> None:
+    """Also that of a function which it uses; the same program in another place is the same."""
+
+    def made(rule: Any, name: str = "halved") -> Config:
+        entry = Entry(name, FedAvg, partial(fedavg, rule=rule), "half of the mean")
+        return Config(method=FedAvg(name=register_method(entry, "here.py")))
+
+    path = tmp_path / "run"
+    try:
+        open_workdir(path, made(half))
+        assert note_programs(path) == ""
+        made(half)
+        assert note_programs(path) == ""
+        made(mean)
+        words = r"the run began with method 'halved' as (\w{8}) and goes on with method 'halved' as (\w{8}): its .*"
+        found = re.fullmatch(words, note_programs(path))
+        assert found
+        assert found[1] != found[2]
+    finally:
+        del METHODS["halved"]
 
 
 def test_a_run_of_before_commits_were_recorded_says_that_it_goes_on_with_another_version(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from flax.traverse_util import flatten_dict
 
 from fdgjax.config import Config, completed, experiment_identity, for_seed, seeds_of, to_plain
-from fdgjax.config.register import provenance
+from fdgjax.config.register import PROGRAM, REGISTERED, program_of, provenance
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import DataDescription, from_description, to_description
+from fdgjax.methods import METHODS
 from fdgjax.run.records.versions import commit, library_versions, versions
 from fdgjax.utils.checksums import Damaged, read_checked_json, sha256, write_checked_json
 from fdgjax.utils.errors import UserError
@@ -180,12 +181,16 @@ def begun_with(path: Path) -> dict[str, Any]:
 
 
 def note_programs(path: Path) -> str:
-    """A note for a folder whose run began with other versions of the libraries, or at another commit, than it goes on
-    with; else empty. What its `config.json` does not record is not compared; without an entry for the commit, it is of
-    an earlier version."""
+    """A note for a folder whose run began with other versions of the libraries, at another commit, or with another
+    program of a user's method than it goes on with; else empty. What its `config.json` does not record is not compared;
+    without an entry for the commit, it is of an earlier version."""
     content = begun_with(path)
     there = {**content.get("versions", {}), "commit": content.get("commit", "")}
     here = {**library_versions(), "commit": commit()}
+    method = content.get(REGISTERED, {}).get("method.name", {})
+    if method.get(PROGRAM) and method["name"] in METHODS:
+        what = f"method '{method['name']}' as"
+        there, here = {**there, what: method[PROGRAM]}, {**here, what: program_of(METHODS[method["name"]])}
     names = [name for name, own in here.items() if own and there.get(name) and there[name] != own]
     then, now = (", ".join(f"{name} {found[name]}" for name in names) for found in (there, here))
     if content and "commit" not in content:
