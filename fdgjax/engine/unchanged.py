@@ -1,6 +1,7 @@
 """A round leaves the structure, the shapes and the types of the states as they were, and weighs each client."""
 
 import jax
+import numpy as np
 
 from fdgjax.contract import PyTree
 from fdgjax.utils.errors import UserError
@@ -34,6 +35,17 @@ def check_weights(weights: jax.Array, lengths: jax.Array) -> None:
         raise UserError(
             f"the method's weights made {dtype_and_shape(weights)} of the numbers of samples of {len(lengths)} "
             "clients; expected one weight for each"
+        )
+
+
+def check_weight_values(weights: jax.Array, lengths: jax.Array) -> None:
+    """Raises a `UserError` unless the weights, outside of traced programs, are numbers from 0, and not all 0."""
+    check_weights(weights, lengths)
+    found = np.asarray(weights)
+    if not (np.isfinite(found).all() and (found >= 0).all() and found.any()):
+        raise UserError(
+            f"the method's weights made {found.tolist()} of the clients' numbers of samples, "
+            f"{np.asarray(lengths).tolist()}; expected finite numbers from 0, not all 0"
         )
 
 

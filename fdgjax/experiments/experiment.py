@@ -20,6 +20,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.engine import Execution, RoundInfo, RoundPlan, State, compile_init, compile_round
 from fdgjax.engine.sharding import place_data, several_processes
 from fdgjax.engine.traffic import Traffic, traffic
+from fdgjax.engine.unchanged import check_weight_values
 from fdgjax.evaluation.evaluating import Evaluation
 from fdgjax.experiments.chosen_data import chosen_data
 from fdgjax.experiments.components import (
@@ -177,9 +178,12 @@ def plan_rounds(draft: Draft, method: Method, trained_on: Sequence[Federation]) 
     """How the rounds are executed, and their privacy cost, which is None if nobody is protected.
 
     Raises:
-      UserError: an attack, a defence or a protection that does not fit the method or the data.
+      UserError: an attack, a defence or a protection that does not fit the method or the data, or clients' weights that
+        are none.
     """
     config, federation = draft.config, trained_on[0]
+    for one in trained_on:
+        check_weight_values(method.weights(one.train.length), one.train.length)
     plan = make_plan(config, draft.batching, draft.setup.execution, method, federation)
     classes, images = len(draft.data.class_names), draft.data.images
     plan = with_attack(plan, config, method, federation, classes=classes, images=images, features=draft.features)

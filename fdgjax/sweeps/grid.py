@@ -14,7 +14,7 @@ from fdgjax.evaluation.probability_figures import headline_keys
 from fdgjax.experiments import found_data
 from fdgjax.methods import METHODS
 from fdgjax.sweeps.cells import Cell, as_name
-from fdgjax.sweeps.options import spanned
+from fdgjax.sweeps.options import readings, spanned
 from fdgjax.utils.errors import UserError, unknown
 from fdgjax.utils.words import words_of
 
@@ -28,10 +28,18 @@ def grid(args: argparse.Namespace) -> list[Cell]:
       args: `config`, `methods`, `targets` and `seeds` of `add_grid`, `set` and `data_dir` of every sweep.
 
     Raises:
-      UserError: an unknown method, preset, domain or key, an invalid value, or data that cannot be found.
+      UserError: an unknown method, preset, domain or key, an invalid value, data that cannot be found, or unseen domains
+        elsewhere than in `targets`.
     """
-    if args.targets and any(word.startswith("data.target=") and word != "data.target=" for word in args.set):
+    targets = [word for word in args.set if word.startswith("data.target=")]
+    if args.targets and any(word != "data.target=" for word in targets):
         raise UserError("sweep got --targets and --set data.target; expected the unseen domains in one place")
+    if several := [word for word in targets if len(readings(word)) > 1]:
+        names = several[0].partition("=")[2]
+        raise UserError(
+            f"sweep got --set {several[0]}, whose runs would count as methods; expected --targets {names}, whose mean "
+            "is taken"
+        )
     rows = []
     for config in base_configs(args.config, split(args.methods)):
         config.data.dir = args.data_dir or config.data.dir

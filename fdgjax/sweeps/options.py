@@ -139,13 +139,18 @@ def spanned(cells: Sequence[Cell], words: Sequence[str]) -> list[Cell]:
     which then are part of its name. A change of the protocol is noted in `reduced`.
 
     Raises:
-      UserError: no such key, one that is given twice, or a value of another type.
+      UserError: no such key, one that is given twice, a value of another type, or one value written in two ways.
     """
     keys = [word.partition("=")[0] for word in words]
     if doubled := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
         raise UserError(
             f"--set got {doubled[0]} {keys.count(doubled[0])} times; expected it once; {doubled[0]}=A,B runs both"
         )
+    for word in words if cells else ():
+        each = [(one.word, assign(cells[0], (one,)).config.to_dict()) for one in readings(word)]
+        for (a, first), (b, second) in itertools.combinations(each, 2):
+            if first == second:
+                raise UserError(f"--set got {a} and {b}, which are the same; expected different values")
     return [assign(cell, chosen) for chosen in itertools.product(*map(readings, words)) for cell in cells]
 
 

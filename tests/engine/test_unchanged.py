@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from fdgjax.contract import Method
 from fdgjax.engine import RoundPlan, init_state
 from fdgjax.engine.round import run_round
+from fdgjax.engine.unchanged import check_weight_values
 from fdgjax.methods.parts.extend import RowExtension, extend
 from fdgjax.utils.errors import UserError
 from tests.toys import LENGTHS, make_plan, shared_method, toy_federation
@@ -74,3 +76,11 @@ def test_a_round_that_changes_what_states_are_is_refused(wrong: str, left_out: b
 
 def test_what_a_row_of_the_same_kind_becomes_is_not_refused() -> None:
     traced(with_row(jnp.zeros(2), jnp.ones(2))(shared_method("fedavg")))
+
+
+@pytest.mark.parametrize("weights", [[1.0, -1.0], [0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])
+def test_weights_that_are_none_are_refused_before_anything_is_trained(weights: list[float]) -> None:
+    lengths = jnp.array([3, 4])
+    check_weight_values(jnp.array([0.0, 1.0]), lengths)
+    with pytest.raises(UserError, match=r"numbers of samples, \[3, 4\]; expected finite numbers from 0, not all 0"):
+        check_weight_values(jnp.array(weights), lengths)

@@ -173,7 +173,9 @@ def test_a_key_of_a_config_is_set_to_what_is_typed_whatever_commas_and_quotes_it
             "expected the unseen domains in one place",
         ),
         (["--config=fedprox", "--set", "method.mu=1", "method.mu=2"], "--set got method.mu 2 times; expected it once"),
-        (["--config=fedavg", "--set", "rounds=3,3"], "2 runs are called 'fedavg-rounds=3-r45'; expected"),
+        (["--config=fedavg", "--set", "rounds=3,3"], "--set got rounds=3 and rounds=3, which are the same; expected"),
+        (["--config=fedprox", "--set", "method.mu=0.1,1e-1"], "method.mu=0.1 and method.mu=1e-1, which are the same"),
+        (["--config=fedavg", "--set", "data.target=r0,r45"], "expected --targets r0,r45, whose mean is taken"),
         (
             ["--config=fdse", "--set", "data.protocol=every_domain", "data.target=", "--targets", "r0"],
             "which has no unseen domain; expected no --targets",

@@ -6,6 +6,7 @@ A checkpoint is complete once it has `checksums.txt`, which holds the checksums 
 import contextlib
 import functools
 import logging
+import math
 import os
 import shutil
 import sys
@@ -22,6 +23,7 @@ from fdgjax.evaluation.metrics import Record
 from fdgjax.utils.checksums import CHECKSUMS, Damaged, verify, write_checksums
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.files import make_folder, sync
+from fdgjax.utils.variables import dtype_and_shape
 
 if TYPE_CHECKING:  # a sixth of all imports, which a run that has nothing to restore needs at its first save
     import orbax.checkpoint as ocp
@@ -85,7 +87,7 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
     the shards that it holds, and process 0 does the rest.
 
     Raises:
-      UserError: every checkpoint is damaged.
+      UserError: every checkpoint is damaged; when the first is restored, or would be, a state that cannot be saved.
     """
 
     def tidy() -> None:
@@ -122,10 +124,22 @@ def open_checkpoints(path: Path, warn: Callable[[str], None]) -> Checkpoints:
             ) from error
 
     def restore(like: PyTree) -> Checkpoint | None:
+        check_savable(like)
         newest = broadcast(lambda: next(((int(folder.name), has_selected(folder)) for folder in steps(path)), None))
         return None if newest is None else load_checkpoint(manager(), newest[0], like, selected=newest[1])
 
     return Checkpoints(save, restore, opened.close)
+
+
+def check_savable(like: PyTree) -> None:
+    """Raises a `UserError` for a state with an array of no numbers, which Orbax does not save."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(like):
+        if not math.prod(leaf.shape):
+            place = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise UserError(
+                f"the method's init made {dtype_and_shape(leaf)} at {place}, which has no number and cannot be saved "
+                "in a checkpoint; expected at least one number, or None; without a workdir it trains as it is"
+            )
 
 
 def newest_checkpoint(

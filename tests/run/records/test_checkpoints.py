@@ -266,3 +266,14 @@ def end_write_after_its_loop() -> None:
     loop.close()
     promise.set_result(None)
     assert not task.done()
+
+
+def test_a_state_that_cannot_be_saved_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+    like = {**LIKE, "queue": {"rows": jnp.zeros((0, 3))}}
+    with contextlib.closing(open_checkpoints(tmp_path / "checkpoints", pytest.fail)) as checkpoints:
+        with pytest.raises(
+            UserError, match=r"made float32 \[0, 3\] at queue.rows, which has no number and cannot be saved"
+        ):
+            checkpoints.restore(like)
+        with pytest.raises(UserError, match="cannot be written"):
+            checkpoints.save(1, like, history(1))
