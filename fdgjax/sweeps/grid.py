@@ -28,8 +28,8 @@ def grid(args: argparse.Namespace) -> list[Cell]:
       args: `config`, `methods`, `targets` and `seeds` of `add_grid`, `set` and `data_dir` of every sweep.
 
     Raises:
-      UserError: an unknown method, preset, domain or key, an invalid value, data that cannot be found, or unseen domains
-        elsewhere than in `targets`.
+      UserError: an unknown method, preset, domain or key, an invalid value, data that cannot be found, or unseen
+        domains elsewhere than in `targets`.
     """
     targets = [word for word in args.set if word.startswith("data.target=")]
     if args.targets and any(word != "data.target=" for word in targets):
