@@ -99,15 +99,26 @@ def default_network(sample_shape: tuple[int, ...], images: bool) -> str:
     return "digits_cnn" if min(sample_shape[:2]) < SMALL else ""
 
 
+def with_target(values: Mapping[str, Any], target: str | None) -> dict[str, Any]:
+    """The keys with the unseen domain, None for that of the keys; raises a `UserError` if both name one."""
+    if target is None:
+        return dict(values)
+    if both := [written for written in values if written.replace("__", ".") == "data.target"]:
+        raise UserError(f"the experiment got target={target!r} and {both[0]}={values[both[0]]!r}; expected one of them")
+    return {**values, "data.target": target}
+
+
 def set_values(config: ConfigDict, values: Mapping[str, Any]) -> None:
     """Sets keys such as `rounds`, `data.target` or `data__target`.
 
     Raises:
-      UserError: an unknown key, a section, or a value of another type than the key's.
+      UserError: an unknown key, a section, a value of another type than the key's, or a key in both forms.
     """
-    known = leaves(config)
+    known, seen = leaves(config), dict[str, str]()
     for written, value in values.items():
         key = written.replace("__", ".")
+        if seen.setdefault(key, written) != written:
+            raise UserError(f"the experiment got {seen[key]} and {written}, which are one key; expected one of them")
         default = default_of(key, known)
         kind = type(default)
         if not ACCEPTED[kind](value):

@@ -16,7 +16,7 @@ from rich.console import Console as RichConsole
 
 from fdgjax.api.contributions import Contributions, train_coalitions
 from fdgjax.api.results import Result
-from fdgjax.api.settings import config_from, set_values
+from fdgjax.api.settings import config_from, set_values, with_target
 from fdgjax.config import Config, read_config, to_plain
 from fdgjax.config.register import register_method, register_model, same_data
 from fdgjax.data.sources.arrays import Arrays, arrays_name, domains_of
@@ -76,7 +76,7 @@ def experiment(
     given = named_arrays(data, classes)
     with lending(given):
         config = config_from(method, given, model)
-        set_values(config, keys | ({} if target is None else {"data.target": target}))
+        set_values(config, with_target(keys, target))
         asked = read_config(config)
         if asked.devices:
             split_cpu(asked.devices)
@@ -109,11 +109,14 @@ def open_run(
     given = named_arrays(data, classes)
     if method is not None:
         register_method(method)
-    if model is not None:
-        register_model("", model, origin="")
-    folder = Path(path)
+    folder, network = Path(path), "" if model is None else register_model("", model, origin="")
     with lending(given):
         opened = reopen(folder, data_dir)
+    if network and network != (own := opened.experiment.config.model.name):
+        raise UserError(
+            f"model got the network '{network}', and {folder} was trained with '{own}'; expected the same network, or "
+            "none where that is registered"
+        )
     if round != LAST:
         opened = opened._replace(state=kept_states(opened.experiment, folder, str(round)))
     summary = finished(Workdir(folder), logging.getLogger("fdgjax").warning)

@@ -115,6 +115,8 @@ def check_output(file: Path, run: Path, given: Sequence[Path]) -> None:
       given: the samples' files and folders.
     """
     place = file.resolve()
+    if place.is_dir():
+        raise UserError(f"{file} is a folder; expected a file to be written, such as {file / 'predictions.csv'}")
     if not place.parent.is_dir():
         raise UserError(f"{file} lies in a folder that does not exist; expected an existing one; make {file.parent}")
     if place.is_relative_to(run.resolve()):
@@ -186,7 +188,7 @@ def set_quantile(predictor: Predictor, args: argparse.Namespace) -> float | None
         )
     if found is None:
         of_run = "--coverage measures it on the run's data"
-        of_export = "an export has sets if it is made with fdgjax export --guarded"
+        of_export = "an export of a run has sets if it is made with fdgjax export --guarded"
         LOGGER.warning(
             f"{args.run} keeps nothing to compute sets and distances from for this model: they are left out; "
             + (of_run if Workdir(args.run).config.is_file() else of_export)

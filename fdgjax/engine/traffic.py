@@ -9,6 +9,7 @@ import optax
 from fdgjax.contract import Context, Method, PyTree, Trained, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine.local import LocalData, samples_of
+from fdgjax.engine.unchanged import check_rows
 from fdgjax.utils.random import any_key
 
 
@@ -28,10 +29,11 @@ class Traffic(NamedTuple):
 
 
 def traffic(method: Method, federation: Federation) -> Traffic:
-    """One client's traffic in a round of a method; `federation` is that of one seed."""
+    """One client's traffic in a round of a method; `federation` is that of one seed. Raises like `check_rows`."""
 
     def one_round(key: jax.Array, federation: Federation) -> Traffic:
         server, clients = method.init(key, federation)
+        check_rows(clients, len(federation.ids))
         client = jax.tree.map(lambda leaf: leaf[0], clients)
         sent = method.send(server, client)
         received = method.start(sent, client)

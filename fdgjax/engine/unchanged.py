@@ -49,6 +49,16 @@ def check_weight_values(weights: jax.Array, lengths: jax.Array) -> None:
         )
 
 
+def check_rows(clients: PyTree, count: int) -> None:
+    """Raises a `UserError` for the first leaf of the clients' states that does not have a row for each of them."""
+    for place, found in leaves_of(clients).items():
+        if not found.partition("[")[2].startswith((f"{count}]", f"{count},")):
+            raise UserError(
+                f"the method's init made {found} at {place or 'the root'} of the clients' states; expected a row for "
+                f"each of {count} clients, [{count}, ...]"
+            )
+
+
 def leaves_of(tree: PyTree) -> dict[str, str]:
     """The type and shape of each leaf, such as `float32 [3, 2]`, by its place in the tree."""
     return {

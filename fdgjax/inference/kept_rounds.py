@@ -50,7 +50,7 @@ def kept_state(
     what = f"the state of round {wanted}" + ("" if round_.isdecimal() else f", which '{config.selection}' selects,")
     if round_:
         kept = ", ".join(map(str, sorted(saved | states.keys())))
-        raise UserError(f"{what} is not kept; expected --round last, or one of the rounds {kept}")
+        raise UserError(f"{what} is not kept; expected the round last, or one of {kept}")
     LOGGER.warning(f"{what} is not kept, as the run began with an earlier version: round {last} is used")
     return states[last], records
 

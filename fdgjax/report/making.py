@@ -79,8 +79,14 @@ def write(out: Path, files: Mapping[str, str | bytes]) -> None:
     """Writes the files to their folder, in which those of an earlier report are replaced or removed.
 
     Raises:
-      UserError: the folder holds a file of the same name that no report wrote, or is itself a file.
+      UserError: the folder holds no report but other files, such as data, which would be read together with the
+        report's, or a file of the same name that no report wrote; or it is itself a file.
     """
+    if out.is_dir() and not (out / LISTED).is_file() and (other := next(out.iterdir(), None)):
+        raise UserError(
+            f"--out got '{out}', which has {printable(other.name)} and no report; expected a new or empty folder, or "
+            "an earlier report's"
+        )
     earlier = (out / LISTED).read_text().splitlines() if (out / LISTED).is_file() else []
     if taken := [name for name in files if name not in earlier and (out / name).exists()]:
         raise UserError(

@@ -20,7 +20,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.evaluation.selection import ORACLE
 from fdgjax.experiments import fit_model, found_data, unsplit_encoding
 from fdgjax.experiments.chosen_data import chosen_data
-from fdgjax.methods import METHODS
+from fdgjax.methods import METHODS, Entry
 from fdgjax.models.pretrained.convert import read_weights
 from fdgjax.sweeps.cells import Cell, as_name
 from fdgjax.sweeps.grid import figures_of
@@ -90,7 +90,8 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
 
     Raises:
       UserError: a negative number of draws, an invalid config, an unknown target or server, fewer than two domains
-        besides these, a protocol without an unseen domain, a method without labels, or no method that fits.
+        besides these, a protocol without an unseen domain, a method without labels, one that was asked for and does not
+        fit, or none that does.
     """
     if draws < 0:
         raise UserError(f"choose got search={draws}; expected a number of draws, or 0 for none")
@@ -99,7 +100,8 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
     domains, server = check_domains(first, target, served[0].data.server if served else None)
     excluded = ",".join(map(quoted, filter(None, (*words_of(configs[0].data.excluded), target))))
     unfit, candidates = dict[str, str](), list[Candidate]()
-    data = chosen_data(first.data, first.task) if only_fit else None
+    particular = [config for config in configs if is_particular(METHODS[config.method.name])]
+    data = chosen_data(first.data, first.task) if only_fit or particular else None
     for given in configs:
         config = given.copy_and_resolve_references()
         config.data.target, config.data.excluded = domains[0], excluded
@@ -107,7 +109,9 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
             config.data.server = server
         typed = read_config(config)
         refuse(typed)
-        if data is not None and (reason := why_unfit(typed, data, domains)):
+        if data is not None and (reason := (why_unfit if only_fit else misfit)(typed, data, domains)):
+            if not only_fit:
+                raise UserError(reason)
             unfit[typed.method.name] = reason
             continue
         candidates += [Candidate(typed.method.name, config, {}), *drawn_candidates(config, draws)]
@@ -171,8 +175,19 @@ def why_unfit(config: Config, data: Domains, domains: Sequence[str]) -> str:
         return f"method '{entry.name}' got no {lack}, without which it is not worth comparing"
     if model.frozen and model.keep_features and entry.pixels(config.method):
         return f"method '{entry.name}' needs images, and would compute the frozen stages in every step"
-    if not (entry.unit or entry.head or entry.needs):
-        return ""  # it takes any network
+    return misfit(config, data, domains)
+
+
+def is_particular(entry: Entry) -> bool:
+    """Whether a method needs parts of its network or its federation; others take any."""
+    return bool(entry.unit or entry.head or entry.needs)
+
+
+def misfit(config: Config, data: Domains, domains: Sequence[str]) -> str:
+    """Why a method cannot train the network on these data; '' if it can."""
+    entry, model = METHODS[config.method.name], config.model
+    if not is_particular(entry):
+        return ""
     try:
         weights = read_weights(model.pretrained, model.name, model.unit or entry.unit) if model.pretrained else None
         clients = least_clients(config, data, domains)

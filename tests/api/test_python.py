@@ -141,6 +141,8 @@ def test_arrays_are_learnt_and_predicted(tmp_path: Path) -> None:
     )
     again = fdgjax.open_run(tmp_path / "run", data=arrays(), classes=("a", "b", "c"), model=Flat(3))
     assert again.summary == result.summary
+    with pytest.raises(UserError, match=r"and .* was trained with 'Flat-.*'; expected the same network, or none"):
+        fdgjax.open_run(tmp_path / "run", data=arrays(), classes=("a", "b", "c"), model=nn.Dense(3))
     with pytest.raises(UserError, match=r"needs the data set 'arrays-.*: give the data set .* to fdgjax\.open_run"):
         fdgjax.open_run(tmp_path / "run", data=arrays(1))
     other = fdgjax.experiment("fedavg", data=arrays(1), target="two", model=Flat(), rounds=10)
@@ -215,6 +217,11 @@ def test_colours_are_changed_of_pixels_alone(method: str, augmentation: str, wha
         ({"rounds": 1.5}, r"config\.rounds got 1\.5; expected a whole number"),
         ({"round": 2}, "unknown config key 'round'; .*did you mean 'rounds'"),
         ({"data": arrays(), "data__target": "four"}, "four"),
+        (
+            {"data": arrays(), "target": "one", "data__target": "two"},
+            "got target='one' and data__target='two'; expected",
+        ),
+        ({"data": arrays(), "data.test": 0.2, "data__test": 0.3}, "got data.test and data__test, which are one key"),
         ({"method": 3}, "config.method got a value but is a section"),
         ({"drop_last": 1}, "expected True or False"),
         ({"classes": ("a", "b")}, "there is no data"),

@@ -10,7 +10,7 @@ import pytest
 from fdgjax.contract import Method
 from fdgjax.engine import RoundPlan, init_state
 from fdgjax.engine.round import run_round
-from fdgjax.engine.unchanged import check_weight_values
+from fdgjax.engine.unchanged import check_rows, check_weight_values
 from fdgjax.methods.parts.extend import RowExtension, extend
 from fdgjax.utils.errors import UserError
 from tests.toys import LENGTHS, make_plan, shared_method, toy_federation
@@ -76,6 +76,19 @@ def test_a_round_that_changes_what_states_are_is_refused(wrong: str, left_out: b
 
 def test_what_a_row_of_the_same_kind_becomes_is_not_refused() -> None:
     traced(with_row(jnp.zeros(2), jnp.ones(2))(shared_method("fedavg")))
+
+
+def test_states_without_a_row_for_each_client_are_refused() -> None:
+    check_rows({"a": jnp.zeros((2, 3)), "b": jnp.zeros(2)}, 2)
+    for wrong, made in (
+        (jnp.zeros(()), r"float32 \[\]"),
+        (jnp.zeros((3, 2)), r"float32 \[3, 2\]"),
+        (jnp.zeros(20), "20"),
+    ):
+        with pytest.raises(
+            UserError, match=rf"{made}.* at \['b'\] of the clients' states; expected a row for each of 2"
+        ):
+            check_rows({"a": jnp.zeros((2, 3)), "b": wrong}, 2)
 
 
 @pytest.mark.parametrize("weights", [[1.0, -1.0], [0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])

@@ -129,7 +129,7 @@ def test_a_round_is_asked_for_by_name_or_number(cache: Path, tmp_path: Path) -> 
     for asked, round_ in {"": chosen, "selected": chosen, str(chosen): chosen, "last": 7, "7": 7, "6": 6}.items():
         chex.assert_trees_all_equal(kept_state(experiment, tmp_path / "run", 0, asked)[0], seen[round_])
     gone = min({1, 2, 3, 4, 5} - {chosen})
-    with pytest.raises(UserError, match=rf"the state of round {gone} is not kept; expected --round last, or one of"):
+    with pytest.raises(UserError, match=rf"the state of round {gone} is not kept; expected the round last, or one of"):
         kept_state(experiment, tmp_path / "run", 0, str(gone))
     with pytest.raises(UserError, match="--round got 'best'; expected last, selected or the number of a round"):
         kept_state(experiment, tmp_path / "run", 0, "best")

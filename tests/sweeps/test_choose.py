@@ -252,6 +252,10 @@ def test_training_afterwards_uses_all_domains_or_all_but_the_target() -> None:
         (["--config.rouns=3"], "did you mean 'rounds'"),
         (["--config.task=foo"], "unknown task 'foo'"),
         (["--search", "-1"], "choose got search=-1; expected a number of draws"),
+        (
+            ["--methods", "fedavg,gperxan", "--config.model.name=mlp"],
+            "method 'gperxan' got a model without assembled norms",
+        ),
         (["--config.selection=oracle", "--methods", "fedavg"], "looks at the unseen domain"),
         (["--methods", "ssfl", "--config.data.server=r99"], "domain of data.server 'r99'"),
         (["--methods", "ssfl", "--config.data.target=r0", "--config.data.server=r0"], "domain of data.server 'r0'"),
