@@ -51,10 +51,11 @@ def check_weight_values(weights: jax.Array, lengths: jax.Array) -> None:
 
 def check_rows(clients: PyTree, count: int) -> None:
     """Raises a `UserError` for the first leaf of the clients' states that does not have a row for each of them."""
-    for place, found in leaves_of(clients).items():
-        if not found.partition("[")[2].startswith((f"{count}]", f"{count},")):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(clients):
+        if jax.numpy.shape(leaf)[:1] != (count,):
+            place = jax.tree_util.keystr(path) or "the root"
             raise UserError(
-                f"the method's init made {found} at {place or 'the root'} of the clients' states; expected a row for "
+                f"the method's init made {dtype_and_shape(leaf)} at {place} of the clients' states; expected a row for "
                 f"each of {count} clients, [{count}, ...]"
             )
 
