@@ -125,13 +125,14 @@ def test_the_models_that_a_deployment_leaves_are_exported_and_predict(
     logits = server.agreed.client.whole.apply(shared, inputs, False, jax.random.key(0))[0].logits[0]
     (of_node,) = (tmp_path / "node1" / "states").glob("*/model.safetensors")
     for file in (folder / "model.safetensors", of_node):
-        assert export(["export", str(file), "--out", str(tmp_path / "out")]) == 0
+        out = tmp_path / f"of {file.parent.name}"
+        assert export(["export", str(file), "--out", str(out)]) == 0
         capsys.readouterr()
-        assert predict(["predict", str(tmp_path / "out"), str(tmp_path / "one.png")]) == 0
+        assert predict(["predict", str(out), str(tmp_path / "one.png")]) == 0
         row = capsys.readouterr().out.splitlines()[1].split(",")
         found = [float(cell) for cell in row[2 : 2 + len(logits)]]
         np.testing.assert_allclose(found, jax.nn.softmax(logits), atol=1e-6)
-        card, whose = (tmp_path / "out" / "README.md").read_text(), "client 1" if file == of_node else "unseen domains"
+        card, whose = (out / "README.md").read_text(), "client 1" if file == of_node else "unseen domains"
         assert f"the model of {whose}, after round 2 of 2" in card
         assert all(words not in card for words in ("not finished", "no round was evaluated", "--guarded"))
     for main, words in ((predict, ["one.png"]), (export, ["--out", str(tmp_path / "another")])):

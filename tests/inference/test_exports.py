@@ -78,7 +78,7 @@ def test_an_export_predicts_what_the_run_predicts(
     assert "they are left out; --coverage measures it on the run's data" in caplog.text
     caplog.clear()
     assert predict.main(["predict", str(exported), *map(str, files)]) == 0
-    assert "they are left out; an export has sets if it is made with fdgjax export --guarded" in caplog.text
+    assert "they are left out; an export of a run has sets if it is made with fdgjax export --guarded" in caplog.text
     found = capsys.readouterr().out
     np.testing.assert_allclose(table(found), table(expected), atol=2e-6)
     assert found.splitlines()[0] == expected.splitlines()[0]
