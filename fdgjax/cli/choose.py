@@ -5,11 +5,10 @@
 
 DATA/<domain>/<class>/*.jpg. A method's score is its accuracy on the domains left out, the mean over them. A domain
 given as --config.data.target stays out of all runs of the choice; a preset's own target does not count as given. Where
-the server alone has labels (--config.data.protocol=labelled_server) its domain is never left out. DIR
-gets `choice.md` and `choice.json`: the scores, the methods that cannot be told from the best, the cheapest of them that
-is not behind the first, which is recommended, and what to expect on a new domain. --train then trains that one on all
-domains, in DIR/trained-METHOD. Each run has its own folder in DIR. If stopped or killed at any moment, the same command
-goes on.
+the server alone has labels (--config.data.protocol=labelled_server) its domain is never left out. DIR gets `choice.md`
+and `choice.json`: the scores, the methods that cannot be told from the best, the cheapest of them that is not behind
+the first, which is recommended, and what to expect on a new domain. --train then trains that one on all domains, in
+DIR/trained-METHOD. Each run has its own folder in DIR. If stopped or killed at any moment, the same command goes on.
 """
 
 import argparse

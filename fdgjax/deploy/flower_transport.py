@@ -228,17 +228,17 @@ class FlowerTransport:
         again; so is one whose answer broke off."""
         self.until = time.monotonic() + deadline if deadline else math.inf
         try:
-            return self.answers(requests, deadline)
+            return self.answers(requests)
         finally:
             self.until = math.inf
 
-    def answers(self, requests: Sequence[Request], deadline: float) -> list[Reply]:
-        """What `exchange` returns."""
+    def answers(self, requests: Sequence[Request]) -> list[Reply]:
+        """The replies that come until the deadline; see `exchange`."""
         begin, todo = time.monotonic(), {request.client: request for request in requests}
         waiting: dict[int, Waiting] = {}
         replies: list[Reply] = []
         failures, away = Counter[int](), set[int]()
-        while todo and not (deadline and time.monotonic() - begin > deadline):
+        while todo and self.left():
             online = self.look()
             waiting = {
                 client: one for client, one in waiting.items() if one.seen == self.nodes[client] and one.seen in online

@@ -104,10 +104,14 @@ def reported(records: Sequence[Record], rule: str) -> Record:
     return lookup("selection", rule, SELECTIONS).choose(evaluated) if evaluated else {}
 
 
+def has_needed(record: Record, selection: Selection) -> bool:
+    """Whether a record has a figure that the rule needs, where it needs one."""
+    return not selection.needs or any(one in record for one in selection.needs)
+
+
 def judges(records: Sequence[Record], rule: str) -> bool:
-    """Whether any round has a figure that a rule needs; without one it reports the last round."""
-    needs = lookup("selection", rule, SELECTIONS).needs
-    return not needs or any(one in record for record in records for one in needs)
+    """Whether a rule can compare rounds by any of these records; else it reports the last one."""
+    return any(has_needed(record, lookup("selection", rule, SELECTIONS)) for record in records)
 
 
 def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
@@ -121,11 +125,7 @@ def ledger(evaluated: Sequence[Record], used: str) -> dict[str, Any]:
     entries: dict[str, Any] = {"used": used}
     for name, selection in SELECTIONS.items():
         asked = name == used or not (name == ORACLE or ":" in name)
-        if (
-            asked
-            and evaluated
-            and all(not selection.needs or any(one in record for one in selection.needs) for record in evaluated)
-        ):
+        if asked and evaluated and all(has_needed(record, selection) for record in evaluated):
             record = selection.choose(evaluated)
             figures = {key: record[key] for key in ("round", *short_names()) if key in record}
             entries[name] = figures | {"looks_at": selection.looks_at}

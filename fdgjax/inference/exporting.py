@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from fdgjax.config.schema import experiment_identity
+from fdgjax.config import completed, experiment_identity
 from fdgjax.inference.classifier import UNSEEN, Classifier
 from fdgjax.inference.left_out import read_left_out
 from fdgjax.inference.model_card import card_of
@@ -73,7 +73,8 @@ def check_same(out: Path, words: Mapping[str, str]) -> None:
     if not (out / FACTS).is_file():
         return
     own, held = (
-        {**each, "config": experiment_identity(json.loads(each.get("config", "{}")))} for each in (words, there)
+        {**each, "config": "config" in each and experiment_identity(completed(json.loads(each["config"])))}
+        for each in (words, there)
     )
     differ = [key for key, value in own.items() if key not in MAY_DIFFER and held.get(key) != value]
     if differ:

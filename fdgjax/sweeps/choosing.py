@@ -100,8 +100,8 @@ def choosing_of(configs: Sequence[ConfigDict], target: str, *, draws: int = 0, o
     domains, server = check_domains(first, target, served[0].data.server if served else None)
     excluded = ",".join(map(quoted, filter(None, (*words_of(configs[0].data.excluded), target))))
     unfit, candidates = dict[str, str](), list[Candidate]()
-    particular = [config for config in configs if is_particular(METHODS[config.method.name])]
-    data = chosen_data(first.data, first.task) if only_fit or particular else None
+    may_not_fit = only_fit or any(is_particular(METHODS[config.method.name]) for config in configs)
+    data = chosen_data(first.data, first.task) if may_not_fit else None
     for given in configs:
         config = given.copy_and_resolve_references()
         config.data.target, config.data.excluded = domains[0], excluded

@@ -245,23 +245,6 @@ def test_a_node_sends_nothing_of_fewer_samples_than_its_smallest_number(
 
 
 @pytest.mark.slow
-def test_where_no_node_sends_the_figure_that_selects_the_last_round_is_delivered_and_that_is_said(
-    cache: Path, perceptron: None, tmp_path: Path
-) -> None:
-    """The counts of the same samples are sent: all together they are enough, those of a class are not."""
-    those, said = trial(cache, "fedavg"), list[str]()
-    config = dataclasses.replace(those.terms.config, figures="auroc", selection="validation:auroc")
-    least = min(len(own.labels) for own in those.held_out)
-    deployed(those._replace(terms=those.terms._replace(config=config)), tmp_path, least, said)
-    assert [line for line in said if "sends no auroc: of a class that they need it evaluates on fewer samples" in line]
-    assert any("selection=validation:auroc" in line and "the last round's model is taken" in line for line in said)
-    summary = json.loads((tmp_path / "server" / "summary.json").read_text())
-    assert "id_accuracy" in summary
-    files = [tmp_path / "server" / MODEL, *tmp_path.glob(f"node*/states/*/{MODEL}")]
-    assert [read_model(file)[1]["round"] for file in files] == ["2"] * 3
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("selection", ["last", "validation"])
 def test_a_run_without_any_figure_ends_with_its_model_and_a_report(
     selection: str, cache: Path, perceptron: None, tmp_path: Path

@@ -1,5 +1,7 @@
 """Figures of probabilities in a deployment: which there are, what a record has of them, and what is refused."""
 
+import dataclasses
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import fdgjax
 from fdgjax.cli.flower import main as flower
 from fdgjax.config import make_config, read_config
 from fdgjax.deploy.evaluated_rounds import plausible
+from fdgjax.deploy.finished_model import read_model
+from fdgjax.deploy.kept import MODEL
 from fdgjax.deploy.leaves import Leaves
 from fdgjax.deploy.node_figures import figure_leaves, figures_in, figures_like, without_value
 from fdgjax.deploy.terms import Terms
@@ -95,6 +99,23 @@ def test_a_class_of_too_few_samples_or_groups_has_no_figures(perceptron: None) -
     assert without_value(figure_leaves(terms, 0, 3, {"source": [few]}), terms) == ["auroc", "specificity"]
     assert without_value({}, terms) == []
     assert sent(3, few._replace(groups=np.array([0, 1, 1, 2]))) == set()
+
+
+@pytest.mark.slow
+def test_where_no_node_sends_the_figure_that_selects_the_last_round_is_delivered_and_that_is_said(
+    cache: Path, perceptron: None, tmp_path: Path
+) -> None:
+    """The counts of the same samples are sent: all together they are enough, those of a class are not."""
+    those, said = trial(cache, "fedavg"), list[str]()
+    config = dataclasses.replace(those.terms.config, figures="auroc", selection="validation:auroc")
+    least = min(len(own.labels) for own in those.held_out)
+    deployed(those._replace(terms=those.terms._replace(config=config)), tmp_path, least, said)
+    assert [line for line in said if "sends no auroc: of a class that they need it evaluates on fewer samples" in line]
+    assert any("selection=validation:auroc" in line and "the last round's model is taken" in line for line in said)
+    summary = json.loads((tmp_path / "server" / "summary.json").read_text())
+    assert "id_accuracy" in summary
+    files = [tmp_path / "server" / MODEL, *tmp_path.glob(f"node*/states/*/{MODEL}")]
+    assert [read_model(file)[1]["round"] for file in files] == ["2"] * 3
 
 
 def test_without_a_party_left_out_there_is_none_of_the_unseen_domain(perceptron: None) -> None:

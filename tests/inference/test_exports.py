@@ -1,5 +1,6 @@
 """An export predicts what its run predicts, without this package, and is whole or none."""
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -11,13 +12,16 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from fdgjax.cli import export, predict
+from fdgjax.config import Config, to_plain
 from fdgjax.inference.classifier import open_classifier
-from fdgjax.inference.exporting import NAMES
+from fdgjax.inference.exporting import NAMES, check_same
 from fdgjax.inference.model_card import card_of, figures_of
 from fdgjax.run.console import Console
 from fdgjax.run.runner import run_config
+from fdgjax.utils.errors import UserError
 from tests.inference.trained import files, table, trained
 from tests.runs import never, perceptron, small
 
@@ -170,6 +174,18 @@ def test_an_export_of_another_model_stays(
     (out / "README.md").unlink()
     assert export.main(["export", str(trained), "--out", str(out), *OWN]) == 0
     assert (out / "README.md").read_bytes() == before["README.md"]
+
+
+def test_an_export_is_compared_by_its_settings_where_it_says_them(tmp_path: Path) -> None:
+    """One of before a key existed is of the same model; one that says nothing of its settings is of another."""
+    plain = to_plain(Config())
+    words = {"method": "fedavg", "config": json.dumps(plain)}
+    earlier = json.dumps({key: value for key, value in plain.items() if key != "figures_threshold"})
+    (tmp_path / "model.json").touch()
+    for held, differs in (({**words, "config": earlier}, False), ({"method": "fedavg"}, True), ({}, True)):
+        save_file({"a": np.zeros(1)}, tmp_path / "model.safetensors", held)
+        with pytest.raises(UserError, match="of another model") if differs else contextlib.nullcontext():
+            check_same(tmp_path, words)
 
 
 def fails(*_: object) -> None:

@@ -19,9 +19,7 @@ from fdgjax.sweeps.choice_record import Judged
 from fdgjax.sweeps.choosing import (
     cells_of,
     choosing_of,
-    default_methods,
     drawn_candidates,
-    protocol_of,
     trained_config,
 )
 from fdgjax.sweeps.status import hold, note_failure
@@ -212,17 +210,6 @@ def test_the_cheapest_has_the_fewest_bytes_then_is_fast_then_good() -> None:
     assert cheapest([dear, slow, fast]) == fast
 
 
-def test_candidates_learn_from_labels_and_gather_no_data() -> None:
-    names = default_methods("leave_one_out")
-    assert {"fedavg", "local", "hfedf"} <= set(names)
-    assert not {"central", "fedsimclr", "uap"} & set(names)
-    assert names == default_methods("every_domain"), "for which such runs are refused in one line"
-    assert "uap" in default_methods("labelled_server")
-    assert protocol_of("uap_rotated_mnist_small", {}) == "labelled_server"
-    assert protocol_of("uap_rotated_mnist_small", {"data.protocol": "unseen_client"}) == "unseen_client"
-    assert protocol_of("pacs", {}) == protocol_of("", {}) == "leave_one_out"
-
-
 def test_draws_differ_from_each_other_and_from_the_configs_own() -> None:
     config = make_config("fedprox")
     drawn = drawn_candidates(config, 4)
@@ -257,12 +244,6 @@ def test_training_afterwards_uses_all_domains_or_all_but_the_target() -> None:
             "method 'gperxan' got a model without assembled norms",
         ),
         (["--config.selection=oracle", "--methods", "fedavg"], "looks at the unseen domain"),
-        (["--methods", "ssfl", "--config.data.server=r99"], "domain of data.server 'r99'"),
-        (["--methods", "ssfl", "--config.data.target=r0", "--config.data.server=r0"], "domain of data.server 'r0'"),
-        (
-            ["--methods", "ssfl", "--config.data.excluded=r0,r15,r30,r75"],
-            "choose got 1 training domains, r60, besides the server's r45; expected at least two",
-        ),
     ],
 )
 def test_mistakes_are_one_line(more: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,18 +280,6 @@ def test_a_dry_run_lists_the_runs_and_leaves_no_folder(tmp_path: Path, capsys: p
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("given", "server"), [("r30", "r30"), ("", "r0")])
-def test_a_labelled_servers_domain_is_the_same_in_all_runs_and_never_unseen(given: str, server: str) -> None:
-    configs = [make_config(name) for name in ("uap", "ssfl")]
-    for config in configs:
-        config.data.server = given
-    choosing = choosing_of(configs, "r45")
-    assert choosing.domains == [name for name in DOMAINS if name != server]
-    cells = cells_of(choosing)
-    assert {cell.config.data.server for cell in cells} == {server}
-    assert [cell.config.data.target for cell in cells] == choosing.domains * 2
-
-
 def test_a_share_that_is_done_succeeds_and_the_last_one_chooses(tmp_path: Path) -> None:
     """A scheduler takes another status as a failure, which a task that waits for no one's runs has not had."""
     names = [f"{method}-{domain}" for method in ("fedavg", "local") for domain in DOMAINS]
@@ -341,18 +310,6 @@ def test_from_arrays_to_a_trained_run(tmp_path: Path) -> None:
     again = fdgjax.choose(data=data, methods=["fedavg", "local"], target="site3", seeds=2, rounds=1, out=tmp_path)
     assert again == made
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
-
-
-@pytest.mark.slow
-def test_from_python_candidates_learn_where_the_labels_are() -> None:
-    rng = np.random.default_rng(0)
-    data = {f"site{i}": (rng.integers(0, 256, (20, 8, 8, 1), np.uint8), rng.integers(0, 2, 20)) for i in range(4)}
-    made = fdgjax.choose(
-        data=data, seeds=1, rounds=1, local_epochs=1, data__protocol="labelled_server", data__server="site1"
-    )
-    assert {"uap", "ssfl"} <= set(made.scores)
-    assert "fedavg" not in made.scores
-    assert set(made.scores["uap"]) == {"site0", "site2", "site3"}
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ and sends may depend on the parameters that it trained alone. What is not certai
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -157,10 +157,34 @@ def sent_statistics(method: Method, travelling: Traffic) -> bool:
     return any(not path.startswith("params/") and method.label(path) != "local" for path in paths)
 
 
-def takes_another_mean(method: Method, federation: Federation) -> bool:
+class SomeClients(NamedTuple):
+    """Up to three clients with numbers to try a method at: the server's first state, and of the clients the rows,
+    random messages, and numbers of samples."""
+
+    server: PyTree
+    rows: PyTree
+    messages: PyTree
+    counts: jax.Array
+
+
+def some_clients(method: Method, federation: Federation) -> SomeClients:
+    """Some of the federation's clients."""
+    server, clients = first_states(method, federation)
+    some = min(3, len(federation.ids))
+    rng = np.random.default_rng(0)
+
+    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        return rng.normal(size=(some, *leaf.shape)).astype(leaf.dtype)
+
+    rows = jax.tree.map(lambda leaf: leaf[:some], clients)
+    messages = jax.tree.map(draw, traffic(method, federation).message)
+    return SomeClients(server, rows, messages, federation.train.length[:some])
+
+
+def takes_another_mean(method: Method, some: SomeClients) -> bool:
     """Whether the server's step on random updates differs from its step on their mean: the rule then looks at clients
     one by one, and has no effect where it is handed the mean alone."""
-    server, rows, messages, counts = some_clients(method, federation)
+    server, rows, messages, counts = some
 
     def mean(leaf: np.ndarray) -> np.ndarray:
         return np.broadcast_to(leaf.mean(axis=0, dtype=leaf.dtype), leaf.shape)
@@ -170,10 +194,10 @@ def takes_another_mean(method: Method, federation: Federation) -> bool:
     return not _nearly(by_each, by_mean)
 
 
-def mixes_rows(method: Method, federation: Federation) -> bool:
+def mixes_rows(method: Method, some: SomeClients) -> bool:
     """Whether what a client keeps after the server's step depends on what others keep, or on how many samples they
     have: the first client's row is compared after steps that differ in the others alone."""
-    server, rows, messages, counts = some_clients(method, federation)
+    server, rows, messages, counts = some
 
     def of_first(rows: PyTree, counts: jax.Array) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[0], next_states(method, rows, counts, server, messages)[1])
@@ -185,19 +209,6 @@ def mixes_rows(method: Method, federation: Federation) -> bool:
 
     after = jax.jit(of_first)
     return not _nearly(after(rows, counts), after(jax.tree.map(changed, rows), changed(counts)))
-
-
-def some_clients(method: Method, federation: Federation) -> tuple[PyTree, PyTree, PyTree, jax.Array]:
-    """The server's first state, and of up to three clients the rows, random messages, and numbers of samples."""
-    server, clients = first_states(method, federation)
-    some = min(3, len(federation.ids))
-    rng = np.random.default_rng(0)
-
-    def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
-        return rng.normal(size=(some, *leaf.shape)).astype(leaf.dtype)
-
-    rows = jax.tree.map(lambda leaf: leaf[:some], clients)
-    return server, rows, jax.tree.map(draw, traffic(method, federation).message), federation.train.length[:some]
 
 
 def _nearly(left: PyTree, right: PyTree) -> bool:
@@ -243,10 +254,12 @@ def why_not(method: Method, federation: Federation, *, samples: bool) -> str | N
     reason = next(reasons, None)
     if reason:
         return reason
-    if samples and mixes_samples(method, federation):
-        return "its loss compares samples with each other, so that no gradient belongs to one of them alone"
-    if not samples and mixes_rows(method, federation):
+    if samples:
+        compares = "its loss compares samples with each other, so that no gradient belongs to one of them alone"
+        return compares if mixes_samples(method, federation) else None
+    some = some_clients(method, federation)
+    if mixes_rows(method, some):
         return "its server writes what one client keeps into what another keeps, which no noise covers"
-    if not samples and takes_another_mean(method, federation):
+    if takes_another_mean(method, some):
         return "its server looks at the clients' updates one by one, and noise covers their mean alone"
     return None
