@@ -7,6 +7,7 @@ import csv
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -77,6 +78,7 @@ def of_four_hospitals(folder: Path, python: Path, fdgjax: Path, hospitals: Path)
     done(fdgjax, "train", "--config=fedavg:heart_disease", *keys, folder=folder)
     new = hospitals / "reprocessed.hungarian.data"
     done(fdgjax, "predict", "hearts", new, "--out", "hungary.csv", folder=folder)
+    shutil.rmtree(folder / "taken")  # of another model, which an export never overwrites
     done(fdgjax, "export", "hearts", "--out", "taken", folder=folder)
     facts = json.loads((folder / "taken" / "model.json").read_text())
     rows = list(csv.DictReader(new.read_text().splitlines()))

@@ -170,6 +170,7 @@ def test_a_method_outside_the_package_is_trained_and_reopened(
     file = str(tmp_path / "own_config.py")
     result = fdgjax.experiment(file, rounds=1, method__scale=0.5).train(tmp_path / "run")
     registered = read_checked_json(tmp_path / "run" / "config.json")["registered"]
+    assert re.fullmatch("[0-9a-f]{8}", registered["method.name"].pop("program"))
     assert registered == {
         key: {"name": name, "from": file}
         for key, name in (
