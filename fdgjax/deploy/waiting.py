@@ -85,3 +85,40 @@ def expect_parts(module: ModuleType, most: float, now: Callable[[], float] = tim
 
     setattr(module, "time", SimpleNamespace(**{**vars(clock), "sleep": sleep}))  # noqa: B010
     setattr(module, "push_object_contents_from_iterable", send)  # noqa: B010
+
+
+def expect_tasks(module: ModuleType, finished: str) -> None:
+    """Lets the module of Flower that waits for the answer to a message wait no longer than there is a task for it. By
+    itself it waits for ever if its program was killed between beginning the task and receiving the message.
+
+    Args:
+      module: Flower's.
+      finished: the status of a task that ended, however it did.
+
+    Raises:
+      NeverSentError: no task is left, and at the next look no answer, either; by the module.
+    """
+    push, clock = module._push_messages, module.time
+    node: Any = None
+    looks = 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal looks
+        clock.sleep(seconds)
+        if node is None:
+            return
+        unfinished = [task for task in node.get_tasks() if task.status.status != finished]
+        looks = 0 if unfinished else looks + 1
+        if looks > 1:
+            raise NeverSentError
+
+    def send(*, state: Any, **rest: Any) -> None:
+        nonlocal node, looks
+        node, looks = state, 0
+        try:
+            push(state=state, **rest)
+        finally:
+            node = None
+
+    setattr(module, "time", SimpleNamespace(**{**vars(clock), "sleep": sleep}))  # noqa: B010
+    setattr(module, "_push_messages", send)  # noqa: B010

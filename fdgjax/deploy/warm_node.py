@@ -3,8 +3,9 @@
 `flower-supernode` starts a Python process for each message, which imports, traces and loads compiled programs anew.
 Here the SuperNode, which connects to the server, starts none (its `--isolation process`); beside it runs
 `fdgjax.deploy.worker`, which answers one message after the other. If that process ends, it is started again, and the
-server repeats the request that it did not answer. If it ends in the middle of an answer, the node as a whole begins
-anew: the SuperNode would wait for the rest for ever, and the server with it.
+server repeats the request that it did not answer. If it ends in the middle of an answer, or before it has received the
+message that it asked for, the node as a whole begins anew: the SuperNode would wait for the rest for ever, and the
+server with it.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from fdgjax.deploy.node_settings import check_settings
 from fdgjax.deploy.processes import keep_running
 from fdgjax.deploy.server_check import check_server
-from fdgjax.deploy.waiting import NeverSentError, expect_parts, look_soon, retry_soon
+from fdgjax.deploy.waiting import NeverSentError, expect_parts, expect_tasks, look_soon, retry_soon
 from fdgjax.utils.command import command
 from fdgjax.utils.errors import UserError
 
@@ -35,6 +36,7 @@ def main(argv: Sequence[str]) -> int:
     """
     words = list(argv[1:])
     try:
+        from flwr.common.constant import Status
         from flwr.supernode import start_client_internal
         from flwr.supernode.cli.flower_supernode import flower_supernode
 
@@ -44,6 +46,7 @@ def main(argv: Sequence[str]) -> int:
         look_soon(start_client_internal)  # Flower looks for messages every 3 seconds, for answers twice a second
         retry_soon(start_client_internal, "pull_objects")
         expect_parts(start_client_internal, PATIENCE)
+        expect_tasks(start_client_internal, Status.FINISHED)
     except (ImportError, AttributeError) as error:
         raise UserError(
             f"fdgjax flower --node needs parts of Flower that are not installed ({error}); expected Flower 1.41 or "
@@ -55,7 +58,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         flower_supernode()
     except NeverSentError:
-        logging.getLogger("flwr").warning("the rest of an answer is missing, its worker ended; the node begins anew")
+        logging.getLogger("flwr").warning(
+            "an answer, or its rest, never comes, as its worker ended; the node begins anew"
+        )
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return 0
 

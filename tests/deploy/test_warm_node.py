@@ -1,9 +1,11 @@
 """A node with one process for all messages: how it waits, starts its worker again, and what it refuses."""
 
+import importlib.util
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,13 +16,26 @@ from hypothesis import strategies as st
 
 pytest.importorskip("flwr")
 
-from flwr.common.constant import SubStatus
+from flwr.app import Error, Message, MessageType, RecordDict
+from flwr.common.constant import ErrorCode, Status, SubStatus
+from flwr.supercore.constant import TaskType
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode.nodestate import NodeStateFactory
 
 from fdgjax.deploy import worker
 from fdgjax.deploy.node_settings import check_settings
 from fdgjax.deploy.processes import keep_running
 from fdgjax.deploy.request_handlers import Prepared
-from fdgjax.deploy.waiting import LEAST_SECONDS, SHARE, NeverSentError, expect_parts, growing_pauses, pause
+from fdgjax.deploy.waiting import (
+    LEAST_SECONDS,
+    SHARE,
+    NeverSentError,
+    expect_parts,
+    expect_tasks,
+    growing_pauses,
+    pause,
+)
 from fdgjax.deploy.warm_node import worker_command
 from fdgjax.utils.errors import UserError
 
@@ -84,6 +99,80 @@ def test_an_answer_whose_rest_never_comes_is_given_up_and_a_late_one_or_a_messag
         flower.push_object_contents_from_iterable(parts(5))
     for _ in range(60):
         flower.time.sleep(0.5)
+
+
+class Node(NamedTuple):
+    """A SuperNode's own copy of Flower's module, its state with one message and the message's task, and its clock."""
+
+    flower: Any
+    state: Any
+    task: int
+    clock: Clock
+
+    def begun(self, received: bool) -> None:
+        """The worker begins the task, receives the message or not, and is killed; its claim ends."""
+        self.state.claim_task(self.task)
+        self.state.activate_task(self.task)
+        if received:
+            self.state.get_messages_legacy(is_reply=False)
+        self.state.task_token_store[self.task].active_until = datetime.fromtimestamp(0, UTC)
+
+    def sent(self, wait: Callable[[float], None]) -> list[Any]:
+        """The answers that the SuperNode sends, while it waits by `wait`."""
+        sent = list[Any]()
+
+        def send(message: Any, tree: Any, seconds: float) -> tuple[set[str], str]:
+            sent.append(message)
+            return set(), ""
+
+        self.flower.time = SimpleNamespace(sleep=wait)
+        expect_tasks(self.flower, Status.FINISHED)
+        self.flower._push_messages(state=self.state, object_store=self.state.object_store, send=send, push_object=None)
+        return sent
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    spec = importlib.util.find_spec("flwr.supernode.start_client_internal")
+    assert spec is not None
+    assert spec.loader is not None
+    flower = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(flower)
+    state: Any = NodeStateFactory(ObjectStoreFactory()).state()
+    state.set_node_id(1)
+    task = state.create_task(TaskType.CLIENT_APP, run_id=1, fab_hash="")
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    message = Message(RecordDict(), 1, MessageType.TRAIN)
+    setattr(message.metadata, "_message_id", "request")  # noqa: B010
+    state.store_message(message)
+    return Node(flower, state, task, Clock())
+
+
+def test_a_node_whose_worker_ended_before_it_received_the_message_begins_anew(node: Node) -> None:
+    node.begun(received=False)
+    with pytest.raises(NeverSentError):
+        node.sent(node.clock.sleep)
+
+
+def test_a_node_whose_worker_ended_after_it_received_the_message_sends_flowers_error(node: Node) -> None:
+    node.begun(received=True)
+    (answer,) = node.sent(node.clock.sleep)
+    assert answer.error.code == ErrorCode.CLIENT_APP_CRASHED
+
+
+def test_a_node_waits_as_long_as_its_task_goes_on_and_an_answer_may_come_with_the_tasks_end(node: Node) -> None:
+    def wait(seconds: float) -> None:
+        node.clock.sleep(seconds)
+        if len(node.clock.slept) == 100:
+            node.state.claim_task(node.task)
+            node.state.activate_task(node.task)
+            (request,) = node.state.get_messages_legacy(is_reply=False)
+            node.flower._insert_message(Message(Error(0), reply_to=request), node.state, node.state.object_store)
+            node.state.finish_task(node.task, SubStatus.COMPLETED, "")
+
+    assert len(node.sent(wait)) == 1
+    assert len(node.clock.slept) == 100
 
 
 class Desk(NamedTuple):
