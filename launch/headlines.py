@@ -1,6 +1,6 @@
 """README's table of results: the papers' methods beside FedAvg or their own baseline, from the kept runs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,9 +8,9 @@ import numpy as np
 from fdgjax.evaluation.statistics import over_targets
 from fdgjax.report.reading import read_runs
 from fdgjax.report.tables import compared as values_of
-from fdgjax.sweeps.comparison import ComparisonRow
+from fdgjax.sweeps.cells import SPECS, Figures, read_published
 from fdgjax.utils.markdown import markdown_table
-from launch.kept import EVIDENCE, compared_in
+from launch.kept import EVIDENCE, KeptCell, kept_cells
 from launch.rows import RESULTS
 
 ID_OOD, AVG_ALL = ("id_accuracy", "ood_accuracy"), ("avg_accuracy", "all_accuracy")
@@ -86,13 +86,17 @@ def headlines(_: str) -> str:
     rows = []
     for line in HEADLINES:
         (evidence,) = (one for one in EVIDENCE if one.folder == line.folder)
-        every = [row for _, row in compared_in(evidence)]
-        found = {key: [row for row in every if of_method(row, key, line.cell)] for key in (line.baseline, line.method)}
-        seeds = sorted({row.seeds for rows_ in found.values() for row in rows_ if row.seeds})
-        many = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
-        each = " each" if len(seeds) > 1 else ""
-        cells = [in_words(key[1], found[key], line.figures) for key in (line.baseline, line.method)]
-        rows.append([f"{line.what}, {many}{each}", line.metrics, *cells])
+        cells, published = kept_cells(line.folder), read_published(SPECS / f"{evidence.spec}.py")
+        found = [
+            [cell for cell in cells if of_method(cell.name, key, line.cell)] for key in (line.baseline, line.method)
+        ]
+        seeds = set.intersection(*({seed.seed for seed in cell.seeds} for each in found for cell in each))
+        many = f"{len(seeds)} seed" + "s" * (len(seeds) > 1)
+        words = [
+            in_words(key[1], [ours(each, seeds, line.figures), papers(key[0], each, published, line.figures)])
+            for key, each in zip((line.baseline, line.method), found, strict=True)
+        ]
+        rows.append([f"{line.what}, {many}", line.metrics, *words])
     for folder, what in PRETRAINED.items():
         runs = read_runs([RESULTS / folder])
         by_figure = [values_of(runs, figure) for figure in ID_OOD]
@@ -103,16 +107,28 @@ def headlines(_: str) -> str:
     return "\n".join([*markdown_table(head, rows), ""])
 
 
-def of_method(row: ComparisonRow, method: tuple[str, str], cell: str) -> bool:
-    """Whether a figure is of the method, and of its single cell where one is wanted."""
-    name, _, rest = row.name.partition("-")
-    return name == method[0] and (not cell or f"-{rest}" == cell)
+def of_method(name: str, method: tuple[str, str], cell: str) -> bool:
+    """Whether a cell is of the method, and its single cell where one is wanted."""
+    own, _, rest = name.partition("-")
+    return own == method[0] and (not cell or f"-{rest}" == cell)
 
 
-def in_words(name: str, rows: Sequence[ComparisonRow], figures: Sequence[str]) -> str:
-    """`hFedF 74.9 / 53.0 (71.5 / 54.6)`: means over cells; nothing without any."""
-    means = []
-    for who in ("ours", "paper"):
-        each = [[getattr(row, who) for row in rows if row.figure == figure] for figure in figures]
-        means.append(" / ".join(f"{np.mean(some):.1f}" for some in each if some))
-    return f"{name} {means[0]} ({means[1]})".strip() if means[0] else ""
+def ours(cells: Sequence[KeptCell], seeds: Collection[int], figures: Sequence[str]) -> list[float]:
+    """Our figures in percent, means over the seeds that both methods have, then over cells."""
+    each = [[[s.figures[figure] for s in cell.seeds if s.seed in seeds] for cell in cells] for figure in figures]
+    return [100 * float(np.mean([np.mean(values) for values in of_cells])) for of_cells in each]
+
+
+def papers(method: str, cells: Sequence[KeptCell], published: Figures, figures: Sequence[str]) -> list[float]:
+    """The paper's: of the mean over several cells its own where it prints one, else the mean of what it prints."""
+    found = []
+    for figure in figures:
+        mean = published.get((method, figure)) if len(cells) > 1 else None
+        found.append(mean.mean if mean else float(np.mean([published[cell.name, figure].mean for cell in cells])))
+    return found
+
+
+def in_words(name: str, both: Sequence[Sequence[float]]) -> str:
+    """`hFedF 74.9 / 53.0 (71.5 / 54.6)`."""
+    own, theirs = (" / ".join(f"{value:.1f}" for value in values) for values in both)
+    return f"{name} {own} ({theirs})".strip()

@@ -9,6 +9,9 @@ from fdgjax.sweeps.comparison import ComparisonRow, mean_and_deviation
 from fdgjax.utils.markdown import markdown_table
 from launch.kept import EVIDENCE, Evidence, compared_in
 
+CLOSE = 5
+"""The tolerance in points up to which a reproduction says much: as large as what the papers' methods differ by."""
+
 
 def published_cells(_: str) -> str:
     """For each folder of kept runs how many of the paper's figures are reproduced, and its cells, but those of pairs of
@@ -24,10 +27,13 @@ def lines_of(evidence: Evidence) -> list[str]:
     every = [row for rows in by_cell.values() for row in rows]
     verdicts = [row.verdict.partition(",")[0] for row in every]
     paper = f"{spelled(evidence.spec.partition('_')[0])}, {every[0].table}"
+    close = sum(row.verdict.startswith("reproduced") and (row.tolerance or 0) <= CLOSE for row in every)
+    unsaid = len(verdicts) - sum(verdicts.count(word) for word in ("reproduced", "worse", "better"))
     heading = (
         f"**{paper}; [{evidence.how}](../benchmarks/results/{evidence.folder}/README.md)**: "
-        f"{verdicts.count('reproduced')} of {len(verdicts)} figures reproduced, {verdicts.count('worse')} worse, "
-        f"{verdicts.count('better')} better."
+        f"{verdicts.count('reproduced')} of {len(verdicts)} figures reproduced ({close} of them within a tolerance of "
+        f"{CLOSE} points or less), {verdicts.count('worse')} worse, {verdicts.count('better')} better"
+        f"{f', {unsaid} with too few seeds to say' if unsaid else ''}."
     )
     return [heading] if evidence.pairs else [heading, "", *table_of(by_cell)]
 

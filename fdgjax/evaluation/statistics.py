@@ -268,9 +268,14 @@ def image_error(accuracy: float, images: float) -> float:
 def tolerance(ours: Spread, theirs: Spread, error: float = 0.0) -> float:
     """The greatest distance of two means at which one is reproduced by the other.
 
-    Either mean must lie in the other's interval, both widened by the test images: `max over both of
-    sqrt(half^2 + (z error)^2)` with `z` the normal quantile of `LEVEL`. A mean of one seed, or without a deviation, has
-    no interval of its own.
+    A reproduced figure is of the same distribution as ours, so that the deviations of both are one, `s`, pooled by
+    degrees of freedom, f in all, over the sides that have several seeds and a deviation. With n and m seeds
+
+        h = t(f) s sqrt(1 / n + 1 / m),        tolerance = sqrt(h^2 + (z error)^2),
+
+    h is half the interval of the difference by Student's t for two samples; of one seed beside m it is that of the
+    prediction of a single value. `z` is the normal quantile of `LEVEL`. Without any deviation h is 0; a mean over an
+    unknown number of seeds (0) is taken as exact.
 
     Args:
       ours: our seeds.
@@ -279,12 +284,21 @@ def tolerance(ours: Spread, theirs: Spread, error: float = 0.0) -> float:
     """
     from scipy.special import ndtri
 
-    return math.hypot(max(ours.half, theirs.half), float(ndtri((1 + LEVEL) / 2)) * error)
+    known = [(side.n - 1, side.std) for side in (ours, theirs) if side.n > 1 and side.std is not None]
+    freedom = sum(f for f, _ in known)
+    half = 0.0
+    if freedom:
+        pooled = math.sqrt(sum(f * std**2 for f, std in known) / freedom)
+        half = t_quantile(freedom) * pooled * math.sqrt(sum(1 / side.n for side in (ours, theirs) if side.n))
+    return math.hypot(half, float(ndtri((1 + LEVEL) / 2)) * error)
 
 
 def verdict(ours: Spread, theirs: Spread, error: float = 0.0, larger: bool = True) -> str:
     """`reproduced` where the means are no further apart than the `tolerance`, else `better` or `worse`, by whether
-    larger values are better; with one seed of ours, it says so."""
+    larger values are better; with one seed of ours, it says so. Without any tolerance nothing can be said."""
+    most = tolerance(ours, theirs, error)
+    if not most:
+        return "too few seeds to say"
     difference = (1 if larger else -1) * (ours.mean - theirs.mean)
-    near = abs(difference) <= tolerance(ours, theirs, error)
-    return ("reproduced" if near else "better" if difference > 0 else "worse") + ", one seed" * (ours.n == 1)
+    word = "reproduced" if abs(difference) <= most else "better" if difference > 0 else "worse"
+    return word + ", one seed" * (ours.n == 1)

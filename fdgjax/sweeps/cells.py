@@ -55,13 +55,14 @@ class Scale(NamedTuple):
 
 
 class Published(NamedTuple):
-    """A paper's figure in percent, its deviation if one is printed, its table, and the number of the paper's seeds, 0
-    where it is not known."""
+    """A paper's figure in percent, its deviation if one is printed, its table, the number of the seeds that both are
+    over, 0 where it is not known, and whether it is of the very images that ours is of."""
 
     mean: float
     deviation: float | None
     table: str
     seeds: int = 0
+    same_images: bool = False
 
 
 Figures = Mapping[tuple[str, str], Published]
@@ -145,7 +146,8 @@ def read_published(spec: Path) -> Figures:
     """The published figures beside a spec; empty if there is no such file.
 
     The file has the columns name (of a cell or a group), figure, mean, deviation and table, and perhaps seeds, how many
-    of the paper's the two are over; lines that begin with # are comments.
+    of the paper's the two are over, and images, `same` where both sides are of the same; lines that begin with # are
+    comments.
 
     Raises:
       UserError: a row without these, or with text instead of a number.
@@ -159,7 +161,7 @@ def read_published(spec: Path) -> Figures:
         try:
             deviation = float(row["deviation"]) if row["deviation"] else None
             figures[row["name"], row["figure"]] = Published(
-                float(row["mean"]), deviation, row["table"], int(row.get("seeds") or 0)
+                float(row["mean"]), deviation, row["table"], int(row.get("seeds") or 0), row.get("images") == "same"
             )
         except (KeyError, TypeError, ValueError):
             raise UserError(

@@ -82,17 +82,18 @@ def as_row(
 ) -> ComparisonRow:
     """One figure with its published value; a run of less than the paper's protocol is always `reduced`."""
     mean, deviation, seeds = ours.spread if ours else (None, None, None)
-    paper, paper_deviation, table, number = published or (None, None, "", 0)
+    paper, paper_deviation, table, number, same = published or (None, None, "", 0, False)
     row = ComparisonRow(name, figure, mean, deviation, seeds, paper, paper_deviation, None, None, "", table, note)
     if ours is None or paper is None:
         return row
     theirs, difference = Spread(paper, paper_deviation, number), ours.spread.mean - paper
     if reduced:
         return row._replace(difference=difference, verdict="reduced")
+    error = 0.0 if same else ours.error
     return row._replace(
         difference=difference,
-        tolerance=tolerance(ours.spread, theirs, ours.error),
-        verdict=verdict(ours.spread, theirs, ours.error, larger_is_better(figure)),
+        tolerance=tolerance(ours.spread, theirs, error),
+        verdict=verdict(ours.spread, theirs, error, larger_is_better(figure)),
     )
 
 

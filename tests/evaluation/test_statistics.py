@@ -170,10 +170,37 @@ def test_a_spread_has_the_interval_of_scipy(values: list[float]) -> None:
         assert found.half == pytest.approx((high - low) / 2)
 
 
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(FIGURES, FIGURES)
+def test_a_tolerance_is_half_the_interval_of_students_two_samples(ours: list[float], theirs: list[float]) -> None:
+    one, other = spread(ours), spread(theirs)
+    assert one is not None
+    assert other is not None
+    if min(np.std(ours), np.std(theirs)) > 1e-6:
+        low, high = stats.ttest_ind(ours, theirs).confidence_interval(0.95)
+        assert tolerance(one, other) == pytest.approx((high - low) / 2)
+
+
+def test_a_single_seed_is_reproduced_by_the_interval_that_predicts_one() -> None:
+    theirs = Spread(62.0, 4.0, 5)
+    alone = stats.t.ppf(0.975, 4) * 4.0 * np.sqrt(1 + 1 / 5)
+    assert tolerance(Spread(60.0), theirs) == pytest.approx(alone)
+    # A deviation over an unknown number of seeds, or over something else, is none.
+    assert tolerance(Spread(60.0, 1.0, 3), theirs._replace(n=0)) == pytest.approx(Spread(60.0, 1.0, 3).half)
+    assert verdict(Spread(60.0), theirs._replace(n=0)) == "too few seeds to say"
+
+
+def test_equal_programs_are_called_so_in_95_of_100_cases() -> None:
+    draws = np.random.default_rng(0)
+    for n, m in ((1, 3), (2, 5), (3, 3)):
+        pairs = [(spread(list(draws.normal(size=n))), spread(list(draws.normal(size=m)))) for _ in range(2000)]
+        verdicts = [verdict(one, other).startswith("reproduced") for one, other in pairs if one and other]
+        assert np.mean(verdicts) == pytest.approx(0.95, abs=0.02)
+
+
 def test_a_verdict_does_not_depend_on_who_is_ours_but_for_its_word() -> None:
     one, other = Spread(60.0, 1.0, 3), Spread(62.0, 4.0, 5)
-    assert tolerance(one, other, 1.5) == tolerance(other, one, 1.5)
-    assert tolerance(one, other, 1.5) > tolerance(one, other) == max(one.half, other.half) > 0
+    assert tolerance(one, other, 1.5) == tolerance(other, one, 1.5) > tolerance(one, other)
     assert verdict(one, other) == verdict(other, one) == "reproduced"
     far = Spread(90.0, 1.0, 3)
     assert (verdict(far, other), verdict(other, far)) == ("better", "worse")

@@ -11,6 +11,8 @@ from launch.pages import ROOT
 from launch.results import main
 from launch.rows import RESULTS
 
+OFFICIAL = "fdse_office_caltech10_official"
+
 
 @pytest.mark.slow
 def test_the_pages_have_the_tables_that_the_kept_runs_give() -> None:
@@ -67,15 +69,25 @@ def test_no_method_with_results_is_said_to_have_none() -> None:
 
 
 def test_the_readmes_figures_are_means_of_the_published_cells() -> None:
-    """hFedF's line: the mean over four targets of what the table of cells has."""
+    """hFedF's line: ours the mean over four targets of what the table of cells has, the paper's the mean it prints."""
     (line,) = (line for line in headlines("").splitlines() if "augmented" in line and "without" not in line)
     (evidence,) = (one for one in EVIDENCE if one.folder == "hfedf_pacs_augmented")
-    rows = [row for _, row in compared_in(evidence)]
+    rows, printed = [row for _, row in compared_in(evidence)], read_published(SPECS / f"{evidence.spec}.py")
     for method in ("fedavg", "hfedf"):
-        each = [
-            [getattr(row, who) for row in rows if row.figure == figure and row.name.startswith(f"{method}-")]
-            for who in ("ours", "paper")
-            for figure in ("id_accuracy", "ood_accuracy")
-        ]
-        assert {len(some) for some in each} == {4}
-        assert "{:.1f} / {:.1f} ({:.1f} / {:.1f})".format(*map(np.mean, each)) in line
+        shown = []
+        for figure in ("id_accuracy", "ood_accuracy"):
+            ours = [row.ours for row in rows if row.figure == figure and row.name.startswith(f"{method}-")]
+            assert len(ours) == 4
+            shown += [np.mean(ours), printed[method, figure].mean]
+        assert "{:.1f} / {:.1f} ({:.1f} / {:.1f})".format(*shown[::2], *shown[1::2]) in line
+
+
+def test_the_readmes_line_is_of_the_seeds_that_both_methods_have() -> None:
+    (line,) = (line for line in headlines("").splitlines() if "official" in line)
+    cells = {
+        cell.name: {seed.seed: seed.figures["avg_accuracy"] for seed in cell.seeds} for cell in kept_cells(OFFICIAL)
+    }
+    both = cells["fedavg"].keys() & cells["fdse"].keys()
+    assert f"{len(both)} seed" in line
+    for name in ("fedavg", "fdse"):
+        assert f"{100 * np.mean([cells[name][seed] or 0 for seed in both]):.1f} / " in line
