@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         register_figure,
         register_method,
         register_model,
+        register_rule,
     )
 
     __version__: str
@@ -40,6 +41,7 @@ __all__ = [
     "register_figure",
     "register_method",
     "register_model",
+    "register_rule",
 ]
 
 

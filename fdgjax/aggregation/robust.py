@@ -1,12 +1,16 @@
 """The robust rules by name: what each takes of a defence's settings, and how many clients it needs."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
 
 from fdgjax.aggregation.centres import centered_clipping, geometric_median
 from fdgjax.aggregation.krum import krum, multi_krum
 from fdgjax.aggregation.trimmed import median, trimmed_mean
 from fdgjax.contract import PyTree
+from fdgjax.utils.errors import UserError, users_program
 
 
 class RobustSettings(NamedTuple):
@@ -60,3 +64,30 @@ ROBUST: Mapping[str, Robust] = {
     ),
 }
 """The robust rules by name."""
+
+OF_UPDATES = "a function (updates, weights, hostile=f) -> (centre, shares)"
+"""What a user's robust rule is, in words."""
+
+
+def users_rule(what: str, rule: Callable[..., Any], least: Callable[[int], int] = majority) -> Robust:
+    """A robust rule of a user's program, `(updates, weights, *, hostile) -> (centre, shares [clients])`, whose results
+    are checked in tracing.
+
+    Raises:
+      UserError: it fails, or the centre is not of the form of one client's update; when it is called.
+    """
+
+    def apply(updates: PyTree, weights: PyTree | None, settings: RobustSettings) -> tuple[PyTree, PyTree]:
+        with users_program(what, OF_UPDATES):
+            centre, shares = rule(updates, weights, hostile=settings.hostile)
+        clients = len(jax.tree.leaves(updates)[0])
+        for made, expected, name in (
+            (centre, jax.tree.map(lambda u: u[0], updates), "the centre"),
+            (shares, jnp.zeros(clients), "the shares"),
+        ):
+            found, wanted = (str(jax.tree.map(jnp.shape, tree)) for tree in (made, expected))
+            if found != wanted:
+                raise UserError(f"{what} made {name} of shapes {found}; expected {wanted}, as of one client's update")
+        return jax.tree.map(lambda c, u: jnp.asarray(c, u.dtype), centre, updates), jnp.asarray(shares, jnp.float32)
+
+    return Robust(apply, least)

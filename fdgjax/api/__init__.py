@@ -9,6 +9,7 @@ from fdgjax.config.register import (
     register_figure,
     register_method,
     register_model,
+    register_rule,
 )
 from fdgjax.methods import Entry
 from fdgjax.utils.errors import UserError
@@ -26,4 +27,5 @@ __all__ = [
     "register_figure",
     "register_method",
     "register_model",
+    "register_rule",
 ]

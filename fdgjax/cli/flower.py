@@ -29,7 +29,7 @@ from pathlib import Path
 
 from fdgjax.config.command_line import joined_words, parse
 from fdgjax.config.data_keys import DataConfig
-from fdgjax.config.register import REGISTERED, provenance
+from fdgjax.config.provenance import REGISTERED, provenance
 from fdgjax.config.schema import Config
 from fdgjax.data.columns import Column
 from fdgjax.data.sources.cells import categories_of, of_texts

@@ -1,39 +1,34 @@
-"""User-defined methods, models, data sets, augmentations and figures, registered under names that configs and the
-command line accept.
+"""User-defined methods, models, data sets, augmentations, figures and robust rules, registered under names that configs
+and the command line accept; `fdgjax --with FILE` runs a file that registers some.
 
-A run's `config.json` records which of its names a user's program registered, and from which file; these must be
-registered again before the run is opened. `fdgjax --with FILE` runs such a file first.
+What a run used of them is recorded in its `config.json`, see `fdgjax.config.provenance`.
 """
 
-import hashlib
 import importlib
 import importlib.util
 import math
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fdgjax.aggregation.robust import OF_UPDATES, majority, users_rule
 from fdgjax.config.command_line import search_beside
 from fdgjax.config.presets import PRESETS
-from fdgjax.config.schema import Config
 from fdgjax.data.augmentations.training import AUGMENTATIONS
 from fdgjax.data.augmentations.view import View, same_shape
 from fdgjax.data.sources import arrays as arrays
 from fdgjax.data.sources.loading import DATASETS
+from fdgjax.engine.robustness.defences import RULES
 from fdgjax.evaluation.metrics import figure_keys
-from fdgjax.evaluation.probability_figures import FIGURES, Figure, Of, keys_of, names_in
+from fdgjax.evaluation.probability_figures import FIGURES, Figure, Of, keys_of
 from fdgjax.methods import METHODS, Entry
 from fdgjax.models import HEADS, MODELS, UNITS
-from fdgjax.models.program_text import attributes_text
-from fdgjax.utils.command import with_words
 from fdgjax.utils.errors import UserError, users_program
 from fdgjax.utils.registry import Registry, lookup, register
-from fdgjax.utils.words import words_of
 
 if TYPE_CHECKING:
     from fdgjax.models.user_module import Network
@@ -44,13 +39,9 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "data.name": DATASETS,
     "data.augmentation": AUGMENTATIONS,
     "figures": FIGURES,
+    "defence.rule": RULES,
 }
 """The registries that a user's program may add to, by the config key that names an entry, or several."""
-REGISTERED = "registered"
-"""The key of `config.json` with what a user's program registered for the run: `{key: {"name": ..., "from": FILE}}`; a
-further name of one config key has the key `KEY=NAME`. A method has its `program`, too, see `program_of`."""
-PROGRAM = "program"
-
 
 OF_SAMPLES = "a function (labels, probabilities, threshold) -> number"
 """What computes a figure, in words."""
@@ -185,6 +176,31 @@ def register_figure(
     return register(FIGURES, name, figure, origin)
 
 
+def register_rule(
+    name: str, rule: Callable[..., Any], least: Callable[[int], int] = majority, origin: str | None = None
+) -> str:
+    """Registers a robust rule under a name, for `config.defence.rule`.
+
+    Args:
+      name: the name.
+      rule: `(updates, weights, *, hostile) -> (centre, shares)`, as the robust rules of `fdgjax.aggregation`, traced by
+        JAX: the updates' leaves are `[clients, ...]`, the centre's `[...]`; a client whose weight is 0 is left out;
+        `hostile` is f, the number of hostile clients to withstand; the shares `[clients]` are what `defence/share`
+        records.
+      least: the fewest clients with which it withstands f hostile ones; by default 2 f + 1.
+      origin: as for `register_method`.
+
+    Returns:
+      Its name.
+
+    Raises:
+      UserError: `rule` is no function, or `name` is that of one of the package's rules.
+    """
+    if not callable(rule):
+        raise UserError(f"the robust rule '{name}' got {type(rule).__name__}; expected {OF_UPDATES}")
+    return register(RULES, name, users_rule(f"the robust rule '{name}'", rule, least), origin)
+
+
 def one_number(what: str, of: Of) -> Of:
     """The function of a user's program, which must return a finite number.
 
@@ -206,60 +222,6 @@ def same_data(found: Any, data_dir: str) -> Any:
     """The data set `found`, whatever the data folder."""
     del data_dir
     return found
-
-
-def provenance(config: Config) -> dict[str, Any]:
-    """The entry of `config.json` on the registered names that the run uses; empty if it uses the package's own only."""
-    names = {
-        "method.name": [config.method.name],
-        "model.name": [config.model.name],
-        "data.name": [config.data.name],
-        "data.augmentation": words_of(config.data.augmentation),
-        "figures": names_in(config.figures),
-    }
-    users = {key: [name for name in each if name not in REGISTRIES[key].own] for key, each in names.items()}
-    found = {
-        f"{key}={name}" if place else key: {"name": name, "from": REGISTRIES[key].origins.get(name, "")}
-        for key, each in users.items()
-        for place, name in enumerate(dict.fromkeys(each))
-    }
-    if "method.name" in found:
-        found["method.name"][PROGRAM] = program_of(METHODS[config.method.name])
-    return {REGISTERED: found} if found else {}
-
-
-def program_of(entry: Entry) -> str:
-    """What tells the program of a user's method from another: 8 hexadecimal digits of the text of its functions and of
-    what these name in their own file (`fdgjax.models.program_text`)."""
-    texts = attributes_text((entry.make, entry.hyper), set())
-    return hashlib.sha256("".join(texts).encode()).hexdigest()[:8]
-
-
-def registering_files(registered: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The files that register names, by entries of `provenance`."""
-    return sorted({one["from"] for one in registered.values() if one["from"]})
-
-
-def check_registered(where: str, content: Mapping[str, Any]) -> None:
-    """Raises a `UserError` if the run uses names that are not registered; it says which, and what file registers them.
-
-    Args:
-      where: the run's folder.
-      content: the content of its `config.json`.
-    """
-    entries = {key: REGISTRIES[key.partition("=")[0]] for key in content.get(REGISTERED, {})}
-    missing = {key: one for key, one in content.get(REGISTERED, {}).items() if one["name"] not in entries[key]}
-    if not missing:
-        return
-    named = {key: f"the {entries[key].kind} '{one['name']}'" for key, one in missing.items()}
-    files = registering_files(missing)
-    homeless = " and ".join(named[key] for key, one in missing.items() if not one["from"])
-    again = f"repeat the command as `fdgjax {shlex.join(with_words(files))} ...`" if files else ""
-    give = f"give {homeless} to fdgjax.open_run, or to --with a FILE that registers it" if homeless else ""
-    raise UserError(
-        f"{where} needs {' and '.join(named.values())}, of the program that trained it; expected it to be registered: "
-        + ", and ".join(filter(None, (again, give)))
-    )
 
 
 def run_file(word: str) -> None:

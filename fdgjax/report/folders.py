@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fdgjax.config.register import REGISTERED, registering_files
+from fdgjax.config.provenance import REGISTERED, registering_files
 from fdgjax.evaluation import figure_keys
 from fdgjax.evaluation.metrics import Record
 from fdgjax.evaluation.selection import reported

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fdgjax.config import Config, DataConfig, from_plain
-from fdgjax.config.register import check_registered
+from fdgjax.config.provenance import check_registered
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import DATASETS, Found
 from fdgjax.data.sources.split_lists import lists_within

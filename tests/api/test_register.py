@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 import fdgjax
+from fdgjax.aggregation.robust import RobustSettings
 from fdgjax.cli import predict, subcommands
 from fdgjax.config import make_config, read_config
-from fdgjax.config.register import REGISTRIES, check_registered, provenance
+from fdgjax.config.provenance import check_registered, provenance
+from fdgjax.config.register import REGISTRIES
 from fdgjax.data.augmentations.simclr import random_flip
 from fdgjax.data.augmentations.training import AUGMENTATIONS, augmentation
+from fdgjax.engine.robustness.defences import RULES
 from fdgjax.evaluation.metrics import figure_keys, short_names
 from fdgjax.evaluation.probabilities import figures_of_samples
 from fdgjax.evaluation.probability_figures import FIGURES, figure_of, keys_of
@@ -38,6 +41,7 @@ def test_what_is_the_packages_own_stays() -> None:
         lambda: fdgjax.register_model("inception", Flat()),
         lambda: fdgjax.register_data("pacs", arrays()),
         lambda: fdgjax.register_augmentation("flip", darker),
+        lambda: fdgjax.register_rule("median", first_client),
     ):
         with pytest.raises(UserError, match="is the package's own"):
             add()
@@ -95,6 +99,53 @@ def test_an_augmentation_of_ones_own_is_applied_in_its_place_of_a_list() -> None
     del AUGMENTATIONS["smaller"]
     with pytest.raises(UserError, match=r"RUN needs the augmentation 'smaller', of .* --with .*test_register"):
         check_registered("RUN", {"registered": found})
+
+
+def first_client(updates: Any, weights: Any, *, hostile: int) -> tuple[Any, jax.Array]:
+    """The update of the first client that takes part."""
+    del hostile
+    first = jnp.argmax(weights > 0)
+    return jax.tree.map(lambda u: u[first], updates), jax.nn.one_hot(first, len(weights))
+
+
+def test_a_rule_of_ones_own_replaces_every_update_by_its_centre() -> None:
+    fdgjax.register_rule("first_client", first_client, least=lambda hostile: hostile + 1)
+    config = make_config("fedavg", "rotated_digits")
+    config.defence.rule = "first_client"
+    assert {key: one["name"] for key, one in provenance(read_config(config))["registered"].items()} == {
+        "defence.rule": "first_client"
+    }
+    trained = fdgjax.experiment("fedavg", data=arrays(), model=Flat, rounds=1, defence__rule="first_client").train()
+    share = trained.records[0]["defence/share"]
+    assert share == [1, *[0] * (len(share) - 1)]
+    rule = RULES["first_client"]
+    assert rule is not None
+    updates = {"w": jnp.arange(6.0).reshape(3, 2)}
+    centre, share = rule.apply(updates, jnp.array([0.0, 1.0, 1.0]), RobustSettings())
+    np.testing.assert_array_equal(centre["w"], [2, 3])
+    np.testing.assert_array_equal(share, [0, 1, 0])
+    assert rule.least(3) == 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (0.5, "the robust rule 'mine' got float; expected a function .updates, weights, hostile=f."),
+        (lambda updates, weights: updates, "the robust rule 'mine' cannot be run .TypeError"),
+        (lambda u, w, hostile: u, "the robust rule 'mine' cannot be run .ValueError"),
+        (lambda u, w, hostile: (u, w), r"'mine' made the centre of shapes .*\(3, 2\).*; expected .*\(2,\)"),
+        (lambda u, w, hostile: ({"w": u["w"][0]}, 1.0), r"'mine' made the shares of shapes \(\); expected \(3,\)"),
+    ],
+)
+def test_a_rule_with_a_mistake_is_refused_in_one_line(rule: Any, said: str) -> None:
+    def applied() -> None:
+        fdgjax.register_rule("mine", rule)
+        made = RULES["mine"]
+        assert made is not None
+        made.apply({"w": jnp.arange(6.0).reshape(3, 2)}, jnp.ones(3), RobustSettings())
+
+    with pytest.raises(UserError, match=said):
+        applied()
 
 
 def least_certain(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None) -> float:

@@ -15,6 +15,7 @@ from fdgjax.aggregation.updates import row_norms, scale_rows
 from fdgjax.aggregation.weighting import per_row
 from fdgjax.contract import Method, PyTree
 from fdgjax.utils.errors import UserError
+from fdgjax.utils.registry import Registry
 
 Bound = Callable[[jax.Array, jax.Array], jax.Array]
 """The largest norm that an update may have: `(norms [clients], who counts [clients]) -> bound`."""
@@ -57,7 +58,7 @@ def usual(norms: jax.Array, counts: jax.Array) -> jax.Array:
 
 CLIPS: Mapping[str, Bound | None] = {"none": None, "median": usual}
 """The words that `config.defence.clip` accepts besides a number."""
-RULES: Mapping[str, Robust | None] = {"none": None, **ROBUST}
+RULES: Registry[Robust | None] = Registry("robust rule", {"none": None, **ROBUST})
 """The values of `config.defence.rule`."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from flax.traverse_util import flatten_dict
 
 from fdgjax.config import Config, completed, experiment_identity, for_seed, seeds_of, to_plain
-from fdgjax.config.register import PROGRAM, REGISTERED, program_of, provenance
+from fdgjax.config.provenance import PROGRAM, REGISTERED, program_of, provenance
 from fdgjax.evaluation.metrics import Record
 from fdgjax.experiments import DataDescription, from_description, to_description
 from fdgjax.methods import METHODS
