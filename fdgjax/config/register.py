@@ -58,11 +58,12 @@ def register_method(entry: Entry, origin: str | None = None) -> str:
       Its name.
 
     Raises:
-      UserError: `entry` is not an `Entry`, has the name of one of the package's methods, or needs a unit or a head that
-        does not exist.
+      UserError: `entry` is not an `Entry`, or one with a wrong field (`Entry.check`), has the name of one of the
+        package's methods, or needs a unit or a head that does not exist.
     """
     if not isinstance(entry, Entry):
         raise UserError(f"the method got {type(entry).__name__}; expected an fdgjax.Entry(name, hyper, make, summary)")
+    entry.check()
     for kind, word, known in (("unit", entry.unit, UNITS), ("head", entry.head, HEADS)):
         if word:
             lookup(f"{kind} of method '{entry.name}'", word, known)
@@ -210,7 +211,8 @@ def one_number(what: str, of: Of) -> Of:
 
     def checked(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None) -> float:
         with users_program(what, OF_SAMPLES):
-            value = float(of(labels, probabilities, threshold))
+            # Copies: what it writes into them would reach the figures after it.
+            value = float(of(labels.copy(), probabilities.copy(), threshold))
         if not math.isfinite(value):
             raise UserError(f"{what} made {value} of {len(labels)} samples; expected a finite number")
         return value

@@ -41,8 +41,8 @@ class Rule(Protocol):
         """Combines the clients' updates.
 
         Args:
-          updates: pytree of arrays `[clients, ...]`.
-          weights: None (uniform), `[clients]`, or a prefix tree of such arrays.
+          updates: pytree of arrays `[clients, ...]`; zeros for a client that is left out of the round.
+          weights: None (uniform), `[clients]`, or a prefix tree of such arrays; 0 for a client that is left out.
 
         Returns:
           `(update, coefficients)`: the aggregate, without client axis, and the clients' factors in it.
@@ -246,7 +246,7 @@ class LabelFn(Protocol):
         """Labels a variable.
 
         Args:
-          path: such as `"params/head/kernel"`.
+          path: such as `"params/linear_2/kernel"`, by the names of the network's layers.
 
         Returns:
           `"shared"`, `"personal"` or `"local"`, an entry of `fdgjax.utils.variables.LABELS`.

@@ -82,8 +82,9 @@ class Method(NamedTuple):
     predict: the variables that predict for client i.
     unseen: the variables that predict for an unseen domain, stacked `[models, ...]`; accuracies are averaged over
       the models.
-    label: how each variable that `start` returns is shared, by its path (`"params/head/kernel"`): `"shared"` (one value
-      for all), `"personal"` (sent to the server, each client receives its own) or `"local"` (never leaves the client).
+    label: how each variable that `start` returns is shared, by its path (`"params/linear_2/kernel"`): `"shared"` (one
+      value for all), `"personal"` (sent to the server, each client receives its own) or `"local"` (never leaves the
+      client). `fdgjax.models.depth.layers` has a model's layers in order.
     weights: from the clients' numbers of training samples to aggregation weights, `[clients] -> [clients]`.
     prepare: what a client computes before it trains, such as pseudo-labels; None for nothing.
     server_training: training at the server, before or after the steps above; None if the server has no data.

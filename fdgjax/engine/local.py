@@ -17,6 +17,7 @@ from fdgjax.engine.loops import Repeat, dynamic_loop
 from fdgjax.nn import with_mask
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.random import shuffle
+from fdgjax.utils.variables import dtype_and_shape
 
 Number = TypeVar("Number", int, np.ndarray, jax.Array)
 
@@ -131,11 +132,43 @@ def samples_of(data: LocalData, size: int, repeat: Repeat = dynamic_loop) -> Sam
             return jax.tree.map(insert, done, of_batch(i * size))
 
         shapes = jax.eval_shape(of_batch, 0)
+        check_each(shapes, size)
         empty = jax.tree.map(lambda leaf: jnp.zeros((len(positions), *leaf.shape[1:]), leaf.dtype), shapes)
         whole = repeat(-(-count // size), most, put, empty)
         return jax.tree.map(lambda leaf: leaf[:longest], whole)
 
     return Samples((positions[:longest] < count).astype(jnp.float32), each)
+
+
+def check_each(made: PyTree, size: int) -> None:
+    """Raises a `UserError` for the first result of `Samples.each` that is not one for each sample of a minibatch."""
+    for leaf in jax.tree.leaves(made):
+        if leaf.shape[:1] != (size,):
+            raise UserError(
+                f"samples.each's function made {dtype_and_shape(leaf)} of a minibatch of {size} samples; expected a "
+                f"result for each, [{size}, ...]"
+            )
+
+
+def check_pseudo_labels(made: PseudoLabels | None, rows: jax.Array, labels: jax.Array) -> None:
+    """Raises a `UserError` for pseudo-labels that are not one class for each of a client's samples: of numbers the loss
+    would be another.
+
+    Args:
+      made: what `Method.prepare` made of them.
+      rows: the client's places of samples, `[longest]`.
+      labels: the data's.
+    """
+    if made is None:
+        return
+    found = {"labels": made.labels, "label_weight": made.label_weight}
+    kinds = {"labels": labels.dtype, "label_weight": jnp.dtype(jnp.float32)}
+    for name, leaf in found.items():
+        if jnp.shape(leaf) != rows.shape or not jnp.issubdtype(leaf.dtype, kinds[name].type):
+            raise UserError(
+                f"the method's prepare made {name} {dtype_and_shape(leaf)} for {len(rows)} samples; expected "
+                f"{kinds[name]} [{len(rows)}], padding included"
+            )
 
 
 def train_locally(training: LocalTraining, data: LocalData, context: Context, begin: PyTree, key: jax.Array) -> Trained:
@@ -154,6 +187,7 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
       key: this client's stream for this round.
     """
     federation, rows, count, pseudo_labels = data
+    check_pseudo_labels(pseudo_labels, rows, federation.labels)
     batching, size = training.batching, training.batching.batch_size
     optimizer, in_order = optax.with_extra_args_support(training.optimizer), training.order or shuffled
     labels = federation.labels[rows] if pseudo_labels is None else pseudo_labels.labels
@@ -169,12 +203,15 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
         key, done = now
         order_key, step_key = jax.random.split(key)
         positions = in_order(order_key, labels, federation.domains[rows], count, size)
-        if positions.shape != rows.shape:
+        if positions.shape != rows.shape or not jnp.issubdtype(positions.dtype, jnp.integer):
             raise UserError(
-                f"the method's order got positions {list(positions.shape)} for samples {list(rows.shape)}; expected "
-                "a position for each, padding included"
+                f"the method's order got positions {dtype_and_shape(positions)} for samples {list(rows.shape)}; "
+                "expected an integer position for each, padding included"
             )
-        positions = positions[jnp.argsort(~used[positions], stable=True)] if pseudo_labels else positions
+        if pseudo_labels or training.order:
+            # Whatever the order, padding, which stands for a sample of another client, is never trained on.
+            positions = positions[jnp.argsort(~used[positions], stable=True)]
+            positions = jnp.where(used[positions], positions, jnp.argmax(used))
 
         def step(i: jax.Array, carry: tuple[Variables, PyTree, jax.Array]) -> PyTree:
             variables, state, total = carry

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from jax.sharding import Mesh
@@ -23,9 +24,10 @@ from fdgjax.engine.robustness.defences import check_defence
 from fdgjax.engine.sharding import several_processes
 from fdgjax.engine.traffic import sends_update
 from fdgjax.evaluation.probability_figures import names_in
-from fdgjax.methods import Entry
+from fdgjax.methods import METHODS, Entry
 from fdgjax.methods.parts.adaptations import adaptation_of
 from fdgjax.methods.parts.evaluated_models import CLIENT_MODELS
+from fdgjax.methods.parts.guarded import guarded_build
 from fdgjax.methods.parts.pseudo_labelled import on_pseudo_labels
 from fdgjax.utils.errors import UserError
 from fdgjax.utils.process_memory import available_bytes
@@ -173,10 +175,11 @@ def make_method(config: Config, entry: Entry, protocol: Protocol, setup: Setup, 
     Raises:
       UserError: the method and its entry disagree on whether data are pooled; or whatever the method raises.
     """
+    build = entry.build if entry.name in METHODS.own else partial(guarded_build, entry)
     if protocol.labelled_server and entry.protocol != "labelled_server":
-        method = on_pseudo_labels(entry.build, setup, config.method, config.pseudo_labels, batching)
+        method = on_pseudo_labels(build, setup, config.method, config.pseudo_labels, batching)
     else:
-        method = entry.build(setup, config.method)
+        method = build(setup, config.method)
     if method.pooled != entry.pooled(config.method):
         raise UserError(
             f"method '{entry.name}' has pooled={method.pooled}, but its Entry says {not method.pooled}; expected the "

@@ -3,10 +3,14 @@
 import contextlib
 import difflib
 import importlib.util
+import sysconfig
 import textwrap
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 LISTED = 12
+PACKAGE = Path(__file__).resolve().parents[1]
 LONGEST_REASON = 240
 """Characters of what a user's program says; ConfigDict's errors, for example, list all keys with their values."""
 EXHAUSTED = "RESOURCE_EXHAUSTED"
@@ -40,14 +44,26 @@ def reason_of(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def users_program(what: str, expected: str) -> Iterator[None]:
-    """Whatever a user's program raises as one line, `what cannot be run (...); expected ...`; a `UserError` stays as it
-    is."""
+    """Whatever a user's program raises as one line, `what cannot be run (... at FILE:LINE); expected ...`; a
+    `UserError` stays as it is."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{what} cannot be run ({kind_and_reason(error)}); expected {expected}") from error
+        said = f"{kind_and_reason(error)}{place_of(error)}"
+        raise UserError(f"{what} cannot be run ({said}); expected {expected}") from error
+
+
+def place_of(error: BaseException) -> str:
+    """` at FILE:LINE` of the innermost call outside of this package and of installed ones; '' where there is none."""
+    places = ""
+    installed = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib", "stdlib"))
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = Path(frame.f_code.co_filename)
+        if file.is_absolute() and not str(file).startswith(installed) and not file.is_relative_to(PACKAGE):
+            places = f" at {file.name}:{line}"
+    return places
 
 
 def kind_and_reason(error: BaseException) -> str:

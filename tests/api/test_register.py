@@ -170,6 +170,19 @@ def test_a_figure_of_ones_own_is_a_figure_of_config_and_a_rule_of_selection() ->
     assert of_samples["interval"] == pytest.approx([0.6, 0.7])
 
 
+def test_what_a_figure_writes_into_its_arguments_reaches_no_other() -> None:
+    def careless(labels: np.ndarray, probabilities: np.ndarray, threshold: float | None) -> float:
+        del threshold
+        labels[:], probabilities[:] = 0, 0.5
+        return 0.5
+
+    fdgjax.register_figure("careless", careless)
+    labels, probabilities = np.array([0, 1, 1]), np.array([[0.9, 0.1], [0.3, 0.7], [0.4, 0.6]])
+    figure_of(FIGURES["careless"], labels, probabilities, None)
+    assert labels.tolist() == [0, 1, 1]
+    assert probabilities[0, 0] == 0.9
+
+
 @pytest.mark.parametrize(
     ("name", "of", "said"),
     [

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from fdgjax.utils.errors import UserError
+from fdgjax.utils.errors import UserError, users_program
 from fdgjax.utils.variables import dtype_and_shape
 
 View = Callable[[jax.Array, jax.Array], jax.Array]
@@ -42,11 +42,12 @@ def same_shape(what: str, view: View) -> View:
     """The view, which must leave the batch's shape and type as they are.
 
     Raises:
-      UserError: it returns something else; in tracing.
+      UserError: it fails, or returns something else; in tracing.
     """
 
     def checked(key: jax.Array, inputs: jax.Array) -> jax.Array:
-        outputs = view(key, inputs)
+        with users_program(what, "a function (key, inputs) -> inputs of JAX's operations"):
+            outputs = view(key, inputs)
         made, expected = jax.tree.map(dtype_and_shape, outputs), dtype_and_shape(inputs)
         if made != expected:
             raise UserError(f"{what} made {made} of {expected}; expected the same shape and type")

@@ -1,10 +1,12 @@
 """A method's entry in the registry."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fdgjax.contract import Method, Setup
+from fdgjax.methods.parts.hyper import ClientHyper
 from fdgjax.methods.parts.requirements import Need
 from fdgjax.methods.parts.sharpness import with_sharpness
 from fdgjax.utils.errors import UserError
@@ -64,6 +66,37 @@ class Entry(NamedTuple):
     lacks: Callable[[Any], str] = nothing
     protocol: str = "leave_one_out"
     presets: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+    def check(self) -> None:
+        """Raises a `UserError` for a field that is not what the class says, or a hyperparameter of another type than
+        the command line reads."""
+        what = f"the Entry of method '{self.name}'"
+        if not (isinstance(self.hyper, type) and issubclass(self.hyper, ClientHyper)):
+            raise UserError(
+                f"{what} got {self.hyper!r} as its hyper; expected a class such as FedAvg, or a frozen dataclass made "
+                "from one"
+            )
+        if "__dataclass_fields__" not in vars(self.hyper) and vars(self.hyper).get("__annotations__"):
+            raise UserError(
+                f"{what} got {self.hyper.__name__} as its hyper, which has fields and is no dataclass itself; expected "
+                "@dataclasses.dataclass(frozen=True) above it"
+            )
+        for field in dataclasses.fields(self.hyper):
+            if field.name != "name" and type(field.default) not in (bool, int, float, str):
+                given = "no default" if field.default is dataclasses.MISSING else repr(field.default)
+                raise UserError(
+                    f"{what} got {given} for its hyperparameter {field.name}; expected True or False, a whole number, "
+                    "a number or a word, as the command line reads them"
+                )
+        for name in ("make", "pixels", "pooled", "lacks"):
+            if not callable(getattr(self, name)):
+                raise UserError(f"{what} got {getattr(self, name)!r} as its {name}; expected a function")
+        for need in self.needs:
+            if not isinstance(need, Need):
+                raise UserError(
+                    f"{what} got {need!r} among its needs; expected such as "
+                    "fdgjax.methods.parts.requirements.BATCH_NORM"
+                )
 
     def build(self, setup: Setup, h: Any) -> Method:
         """The method for a setup, with sharpness-aware local steps if `h.sharpness` is not 0.

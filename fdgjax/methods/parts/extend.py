@@ -35,6 +35,7 @@ from fdgjax.contract import (
     Variables,
 )
 from fdgjax.data.federation import Federation
+from fdgjax.utils.errors import UserError
 
 
 class Extended(NamedTuple):
@@ -111,7 +112,15 @@ def extend(
     Returns:
       A method that aggregates and updates the base's parts alone: `aggregate` takes extended messages and returns the
       base's aggregate, `update` takes that aggregate and leaves every addition as it was.
+
+    Raises:
+      UserError: a part that is no function, or a `row` that is no `RowExtension`.
     """
+    for name, part in (("server", server), ("sent", sent), ("message", message)):
+        if part is not None and not callable(part):
+            raise UserError(f"extend got {type(part).__name__} as its {name}; expected a function, see fdgjax.methods")
+    if row is not None and not isinstance(row, RowExtension):
+        raise UserError(f"extend got {type(row).__name__} as its row; expected RowExtension(begin, after)")
     at_server, at_row = (WITHIN if part else WHOLE for part in (server, row))
     in_sent, in_message = (WITHIN if part else WHOLE for part in (sent, message))
 
