@@ -29,8 +29,6 @@ ACCEPTED: Mapping[type, Callable[[Any], bool]] = {
 
 METHOD = re.compile(r"\w+")
 """Matches what can only be a method's bare name, and neither a preset nor a file."""
-SMALL = 32
-"""Images with a side shorter than this get the digits network by default: hFedF's network is made for 32x32 images."""
 
 
 def config_for(what: str | Entry | ConfigDict) -> ConfigDict:
@@ -60,8 +58,8 @@ def config_from(
     """`config_for`, or `config_on` the given arrays, by their name, with the network, which is registered if it is no
     name; None for the config's. Raises like `config_for`."""
     if given:
-        ((name, found),) = given.items()
-        config = config_on(what, name, found.inputs.shape[1:], found.images)
+        (name,) = given
+        config = config_on(what, name)
     else:
         config = config_for(what)
     if model is not None:
@@ -69,15 +67,12 @@ def config_from(
     return config
 
 
-def config_on(
-    what: str | Entry | ConfigDict, data: str, sample_shape: tuple[int, ...], images: bool = True
-) -> ConfigDict:
+def config_on(what: str | Entry | ConfigDict, data: str) -> ConfigDict:
     """`config_for`, with the config's data set replaced by one of arrays; raises like `config_for`.
 
     Args:
       what: as for `config_for`; a bare method name or an entry gets no settings that were chosen for another data set.
       data: the name of the arrays in the registry.
-      sample_shape: that of one sample, `(H, W, channels)` of an image. images: whether samples are images.
     """
     bare = ""
     if isinstance(what, Entry):
@@ -87,16 +82,7 @@ def config_on(
     config = make_config(bare, data) if bare else config_for(what)
     places = {"name": data, "dir": "", "target": "", "server": "", "image_size": 0, "same_images": False}
     config.update({"data": places | dict.fromkeys(("label", "categorical", "ignored"), "") | {"missing": "?"}})
-    if bare:
-        config.model.name = default_network(sample_shape, images) or config.model.name
     return config
-
-
-def default_network(sample_shape: tuple[int, ...], images: bool) -> str:
-    """The network for samples of a shape where none is chosen; '' for that of the config."""
-    if not images:
-        return {1: "mlp", 2: "conv1d"}.get(len(sample_shape), "")
-    return "digits_cnn" if min(sample_shape[:2]) < SMALL else ""
 
 
 def with_target(values: Mapping[str, Any], target: str | None) -> dict[str, Any]:

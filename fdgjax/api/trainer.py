@@ -7,7 +7,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from fdgjax.api.contributions import Contributions, train_coalitions
 from fdgjax.api.results import Result
 from fdgjax.api.settings import config_from, set_values, with_target
 from fdgjax.config import Config, read_config, to_plain
-from fdgjax.config.register import register_method, register_model, same_data
-from fdgjax.data.sources.arrays import Arrays, arrays_name, domains_of
+from fdgjax.config.register import register_method, register_model
+from fdgjax.data.sources.arrays import Arrays, GivenData, arrays_name, domains_of
 from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import DATASETS, Found
 from fdgjax.distributed import Stop, process_group
@@ -136,7 +135,7 @@ def named_arrays(data: Arrays | None, classes: Sequence[str] | None) -> dict[str
 
 def lending(given: Mapping[str, Domains]) -> contextlib.AbstractContextManager[None]:
     """A context within which the given arrays are in the registry of data sets."""
-    added: dict[str, Callable[[str], Found]] = {name: partial(same_data, found) for name, found in given.items()}
+    added: dict[str, Callable[[str], Found]] = {name: GivenData(found) for name, found in given.items()}
     return lent(DATASETS, added)
 
 

@@ -11,6 +11,8 @@ from fdgjax.config.checks import check_config, unused
 from fdgjax.config.presets import PRESETS, dataset_of
 from fdgjax.config.schema import Config, experiment_identity, to_plain
 from fdgjax.data.numeric_labels import TASKS
+from fdgjax.data.sources.arrays import GivenData
+from fdgjax.data.sources.domains import Domains
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import settled
@@ -18,6 +20,8 @@ from fdgjax.models.pretrained.weight_names import PRETRAINED
 from fdgjax.utils.errors import UserError, users_program
 from fdgjax.utils.registry import Registry, lookup
 
+SMALL = 32
+"""Images with a side shorter than this get the digits network by default: hFedF's network is made for 32x32 images."""
 SECTIONS: Mapping[str, type[Any]] = {
     field.name: type(part)
     for field in dataclasses.fields(Config)
@@ -31,8 +35,9 @@ def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.C
 
     Args:
       method: name of the method; its hyperparameters become the keys of `config.method`.
-      preset: a data set (with its model, image size and target) or an entry of `fdgjax.config.presets.PRESETS`, which
-        names its data set and may set any other key. The method's own settings for that preset override it.
+      preset: a data set, with its model, image size and target, or an entry of `fdgjax.config.presets.PRESETS`, which
+        names its data set and may set any other key; of a user's arrays the network is by their shape. The method's own
+        settings for that preset override it.
 
     Raises:
       UserError: unknown method, data set or preset, or a preset that sets a key that does not exist, or to a value of
@@ -43,6 +48,8 @@ def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.C
     config = ml_collections.ConfigDict(dataclasses.asdict(Config(method=entry.hyper(name=method))))
     config.data.name = dataset_of(preset)
     config.data.protocol = entry.protocol
+    if isinstance(given := DATASETS.get(preset), GivenData):
+        config.model.name = default_network(given.found) or config.model.name
     config.lock()
     for layer in (PRESETS.get(preset, {}), entry.presets.get(preset, {})):
         with users_program(
@@ -50,6 +57,14 @@ def make_config(method: str, preset: str = "rotated_digits") -> ml_collections.C
         ):
             config.update(layer)
     return config
+
+
+def default_network(data: Domains) -> str:
+    """The network for a user's arrays where none is chosen; '' for the config's own."""
+    shape = data.inputs.shape[1:]
+    if not data.images:
+        return {1: "mlp", 2: "conv1d"}.get(len(shape), "")
+    return "digits_cnn" if min(shape[:2]) < SMALL else ""
 
 
 def read_config(config: ml_collections.ConfigDict) -> Config:

@@ -9,7 +9,6 @@ import importlib.util
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +109,7 @@ def register_data(
     found = arrays.domains_of(data, classes)
     if name in PRESETS and name not in DATASETS.own:
         raise UserError(f"the name of a data set got '{name}', which is a preset's; expected another")
-    return register(REGISTRIES["data.name"], name or arrays.arrays_name(found), partial(same_data, found), origin)
+    return register(REGISTRIES["data.name"], name or arrays.arrays_name(found), arrays.GivenData(found), origin)
 
 
 def register_augmentation(name: str, view: View, origin: str | None = None) -> str:
@@ -218,12 +217,6 @@ def one_number(what: str, of: Of) -> Of:
         return value
 
     return checked
-
-
-def same_data(found: Any, data_dir: str) -> Any:
-    """The data set `found`, whatever the data folder."""
-    del data_dir
-    return found
 
 
 def run_file(word: str) -> None:

@@ -277,3 +277,16 @@ def test_a_file_that_is_none_is_one_line(
     assert subcommands.main(["fdgjax", "--with"]) == 2
     assert "got nothing" in capsys.readouterr().err
     assert "fedmedian" not in METHODS
+
+
+@pytest.mark.parametrize(("shape", "network"), [((6,), "mlp"), ((20, 3), "conv1d"), ((4, 3, 1), "digits_cnn")])
+def test_registered_arrays_have_the_network_of_given_ones(shape: tuple[int, ...], network: str) -> None:
+    images = len(shape) == 3
+    draw = np.random.default_rng(0)
+    data = {
+        name: (draw.integers(0, 255, (9, *shape)).astype(np.uint8 if images else np.float32), np.arange(9) % 3)
+        for name in ("one", "two", "three")
+    }
+    fdgjax.register_data("mine", data)
+    given = fdgjax.experiment("fedavg", data=data, rounds=1).config.model.name
+    assert make_config("fedavg", "mine").model.name == given == network

@@ -1,5 +1,6 @@
 """User-defined data sets made of arrays: inputs and labels for each domain."""
 
+import dataclasses
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,18 @@ class DomainArrays(NamedTuple):
 Arrays = Mapping[str, tuple[Any, ...] | Mapping[str, Any]]
 """The arrays of `DomainArrays` by domain: `{domain: (inputs, labels)}`, `{domain: (inputs, labels, groups)}`, or by
 their names, `{domain: {"inputs": ..., "labels": ..., "splits": ...}}`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenData:
+    """A user's arrays as an entry of `fdgjax.data.sources.loading.DATASETS`: the data set, whatever the folder."""
+
+    found: Domains
+
+    def __call__(self, data_dir: str) -> Domains:
+        """The data set."""
+        del data_dir
+        return self.found
 
 
 def domains_of(arrays: Arrays, classes: Sequence[str] | None = None) -> Domains:
