@@ -45,7 +45,7 @@ Arrays = Mapping[str, tuple[Any, ...] | Mapping[str, Any]]
 their names, `{domain: {"inputs": ..., "labels": ..., "splits": ...}}`."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class GivenData:
     """A user's arrays as an entry of `fdgjax.data.sources.loading.DATASETS`: the data set, whatever the folder."""
 
