@@ -61,7 +61,7 @@ WRONG: dict[str, tuple[Callable[[Method], Method], str]] = {
     ),
     "too few positions": (
         lambda method: method._replace(order=lambda key, labels, domains, count, size: jnp.arange(3)),
-        r"order got positions \[3\] for samples \[9\]; expected a position for each, padding included",
+        r"order got positions int32 \[3\] for samples \[9\]; expected an integer position for each, padding included",
     ),
 }
 

@@ -185,7 +185,7 @@ SPECS_WITH_MISTAKES = {
     "cells = 3": "no function cells",
     "def cells(:": "cannot be run (SyntaxError: ",
     "def cells(): return []": "cannot be run (TypeError: ",
-    "def cells(scale): return {}[scale]": "cannot be run (KeyError: 'paper')",
+    "def cells(scale): return {}[scale]": "cannot be run (KeyError: 'paper' at wrong.py:1)",
     "def cells(scale): return ['a']": "gave 'a'; expected cells(scale)",
     "def cells(scale): return []": "the spec has no cells",
     SPEC + "def cells(scale): return [Cell('..', make_config('fedavg'))]": "a run is called '..'; expected the name",
