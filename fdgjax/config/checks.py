@@ -98,6 +98,7 @@ def readers(config: Config) -> list[Readers]:
     )
     return [
         Readers(attack, "attack.kind", config.attack.kind != "none"),
+        Readers(["attack.clients"], "attack.ids", not config.attack.ids),
         Readers(["attack.strength"], "attack.kind", config.attack.kind in graded, graded),
         Readers(["defence.hostile"], "defence.rule", rule != "none"),
         Readers(["chunk"], "client_axis", config.client_axis == "chunk", ["chunk"]),

@@ -88,6 +88,12 @@ def check_figured(config: Config, data: Domains, parts: Sequence[Partition]) -> 
                 f"the protocol '{config.data.protocol}'; expected config.figures_threshold, or any of "
                 f"{', '.join(key for key, figure in FIGURES.items() if not figure.thresholded)}"
             )
+    for key in ("figures_threshold", "figures_sensitivity"):
+        if names and getattr(config, key) and classes != 2:
+            raise UserError(
+                f"config.{key} got {getattr(config, key)}, a threshold of two classes, but {config.data.name} has "
+                f"{classes}; expected 0"
+            )
     rule, _, name = config.selection.partition(":")
     if not name:
         return

@@ -23,7 +23,7 @@ from fdgjax.data.sources.domains import Domains
 from fdgjax.engine.local import Batching
 from fdgjax.experiments.components import of_a_round
 from fdgjax.methods import Entry
-from fdgjax.methods.parts.requirements import IMAGES, Given, check_needs
+from fdgjax.methods.parts.requirements import IMAGES, Given, check_needs, output_shapes
 from fdgjax.models import MODELS
 from fdgjax.models.client_model import ClientModel, make_client_model, make_network
 from fdgjax.models.cost import cost
@@ -252,7 +252,20 @@ def fit_model(
                     chosen, client = replaced, made
                     say_parts(entry.name, chosen, parts)
     check_needs(entry.name, entry.needs, given(client))
+    if chosen.head and not entry.unlabelled:
+        check_outputs(entry.name, chosen.head, given(client), 1 if data.numeric else len(data.class_names))
     return chosen, client
+
+
+def check_outputs(method: str, head: str, given: Given, wanted: int) -> None:
+    """Raises a `UserError` for a head whose outputs are a projection, while the method learns from labels."""
+    outputs = output_shapes(given.model, given.sample).logits.shape[-1]
+    if outputs != wanted:
+        raise UserError(
+            f"config.model.head got '{head}', with which the network has {outputs} outputs and not the {wanted} that "
+            f"'{method}' learns from labels; expected '' or a head that keeps them, such as gaussian, or a method "
+            "without labels"
+        )
 
 
 def say_parts(method: str, chosen: ModelConfig, parts: Mapping[str, str]) -> None:

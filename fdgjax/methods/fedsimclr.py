@@ -24,7 +24,7 @@ from fdgjax.data.augmentations.view import View, by_shape, of_images
 from fdgjax.methods.fedavg import FedAvg, fedavg
 from fdgjax.methods.parts.entry import Entry
 from fdgjax.methods.parts.extend import Extended, RowExtension, extend
-from fdgjax.methods.parts.hyper import hyper, momentum_of
+from fdgjax.methods.parts.hyper import When, hyper, momentum_of
 from fdgjax.methods.parts.requirements import PREDICTOR, projection_size
 from fdgjax.methods.parts.setting_presets import SIMCLR
 from fdgjax.objectives.two_views import PARTS, TwoViewSettings, extended, of_model
@@ -43,6 +43,11 @@ AUGMENTATIONS: Mapping[str, Callable[[float], View]] = {
 }
 """Random views by name; each is built for the smallest share of an image's area that a view shows. Of rows of tables
 and of series `simclr` is SCARF's corruption (`fdgjax.data.augmentations.corruption`)."""
+
+
+def of_parts(*names: str) -> When:
+    """That the loss is one of these."""
+    return When(lambda h: h.part in names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +69,19 @@ class FedSimCLR(FedAvg):
         "mean", search=("mean", "each"), source="one encoder; of what clients keep only predictors matter"
     )
     keep_optimizer: bool = hyper(True, search=(True, False), source="FedGaLA, official code")
-    temperature: float = hyper(0.07, above=0, search=(0.07, 0.2, 0.5), source="FedGaLA, official code")
-    decay: float = hyper(0.99, most=1, search=(0.99, 0.999), source="FedGaLA, official code")
-    queue: int = hyper(4096, least=1, search=(1024, 4096, 65536), source="not stated; official code: 65536")
+    temperature: float = hyper(
+        0.07, above=0, search=(0.07, 0.2, 0.5), source="FedGaLA, official code", when=of_parts("simclr", "moco")
+    )
+    decay: float = hyper(
+        0.99, most=1, search=(0.99, 0.999), source="FedGaLA, official code", when=of_parts("moco", "byol")
+    )
+    queue: int = hyper(
+        4096,
+        least=1,
+        search=(1024, 4096, 65536),
+        source="not stated; official code: 65536",
+        when=of_parts("moco"),
+    )
     augmentation: str = hyper("simclr", search=tuple(AUGMENTATIONS), source="FedGaLA, appendix D.2")
     smallest_crop: float = hyper(0.08, above=0, most=1, search=(0.08, 0.2), source="torchvision's default")
     pooled: bool = hyper(False, search=(False, True), source="FedGaLA, Table 1")

@@ -150,6 +150,10 @@ def parsed(*arguments: str) -> tuple[Config, Path]:
             (CONFIG, "--config.attack.strength=3"),
             r"strength got 3.0, but config.attack.kind=none does not use it;",
         ),
+        (
+            (CONFIG, *(f"--config.attack.{word}" for word in ("kind=sign_flip", "ids=2", "clients=3"))),
+            r"clients got 3, but config.attack.ids=2 does not use it; expected 1",
+        ),
         ((CONFIG, "--config.defence.hostile=2"), r"hostile got 2, but config.defence.rule=none does not use it;"),
         (
             (CONFIG, "--config.adaptation.scope=batch", "--config.adaptation.kind=none"),

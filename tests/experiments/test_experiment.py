@@ -18,7 +18,8 @@ from fdgjax.data.protocols import PROTOCOLS
 from fdgjax.engine.local import Batching
 from fdgjax.experiments import Experiment, build, make_method, model_config, model_facts
 from fdgjax.experiments.components import check_room
-from fdgjax.experiments.model import client_model, network_settings
+from fdgjax.experiments.evaluations import check_figured
+from fdgjax.experiments.model import client_model, fit_model, network_settings
 from fdgjax.methods import METHODS, Entry, FedAvg, fedavg
 from fdgjax.models import AlexNet, DSEUnit, GaussianHead
 from fdgjax.models.client_model import make_network, resized
@@ -195,3 +196,21 @@ def test_hidden_layers_and_dropout_by_config_are_the_networks_or_refused() -> No
         network_settings(ModelConfig("mlp", hidden="8", frozen=1))
     with pytest.raises(UserError, match=r"config.model.dropout got 0.25, which the network .* does not have"):
         make_network("linear", 3, settings={"dropout": 0.25})
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fishr"])
+@pytest.mark.parametrize("head", ["projection", "prediction", "simsiam", "moco"])
+def test_a_head_without_classes_is_refused_for_a_method_that_learns_from_labels(method: str, head: str) -> None:
+    config = make_config(method, "rotated_digits")
+    config.model.update({"head": head, "width": 0.1})
+    data = domains_of([3, 3])._replace(inputs=np.zeros((6, 8, 8, 1), np.uint8))
+    with pytest.raises(UserError, match=f"head got '{head}', with which the network has .* outputs and not the"):
+        fit_model(read_config(config), METHODS[method], data, None, None, 2, 2)
+
+
+@pytest.mark.parametrize("key", ["figures_threshold", "figures_sensitivity"])
+def test_a_threshold_of_three_classes_is_refused(key: str) -> None:
+    config = make_config("fedavg", "rotated_digits")
+    config.update({"figures": "auroc", key: 0.9})
+    with pytest.raises(UserError, match=f"{key} got 0.9, a threshold of two classes, but rotated_digits has 3"):
+        check_figured(read_config(config), domains_of([3, 3]), [])

@@ -260,6 +260,16 @@ def test_unknown_words_in_hyperparameters_are_refused_in_one_line(name: str) -> 
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["sgd", "rmsprop", "sm3", "lars"])
+def test_an_optimiser_without_momentum_has_none(name: str) -> None:
+    """optax's own default is 0.9 for the last two: a second step by no gradient would move on."""
+    params = {"w": np.array([1.0, -2.0], np.float32)}
+    plain = optimizer(name, learning_rate=0.1, momentum=0.0)
+    _, state = plain.update({"w": np.array([0.5, 0.5], np.float32)}, plain.init(params), params)
+    still, _ = plain.update({"w": np.zeros(2, np.float32)}, state, params)
+    np.testing.assert_array_equal(still["w"], 0)
+
+
 @pytest.mark.parametrize("key", ["client_optimizer", "server_optimizer"])
 def test_an_optimiser_that_needs_more_than_gradients_is_refused_in_one_line(key: str) -> None:
     with pytest.raises(UserError, match=r"'lbfgs' needs more than gradients.*expected.*sgd") as error:

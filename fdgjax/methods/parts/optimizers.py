@@ -144,7 +144,9 @@ def optimizer(
         )
     if momentum and "momentum" not in takes:
         raise UserError(f"optimizer '{name}' takes no momentum, got {momentum}; expected 0 or an optimizer like sgd")
-    extra = {"momentum": momentum} if momentum else {}
+    # Without a momentum most keep no state for it; the others have one of their own unless they are given 0.
+    switched_off = "momentum" in takes and takes["momentum"].default in (None, 0)
+    extra = {"momentum": momentum} if "momentum" in takes and (momentum or not switched_off) else {}
     extra |= {"weight_decay": weight_decay} if "weight_decay" in takes else {}
     base = getattr(optax, name)(learning_rate=learning_rate, **extra)
     as_gradient = weight_decay and "weight_decay" not in takes
