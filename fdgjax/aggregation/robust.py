@@ -80,14 +80,10 @@ def users_rule(what: str, rule: Callable[..., Any], least: Callable[[int], int] 
     def apply(updates: PyTree, weights: PyTree | None, settings: RobustSettings) -> tuple[PyTree, PyTree]:
         with users_program(what, OF_UPDATES):
             centre, shares = rule(updates, weights, hostile=settings.hostile)
-        clients = len(jax.tree.leaves(updates)[0])
-        for made, expected, name in (
-            (centre, jax.tree.map(lambda u: u[0], updates), "the centre"),
-            (shares, jnp.zeros(clients), "the shares"),
-        ):
-            found, wanted = (str(jax.tree.map(jnp.shape, tree)) for tree in (made, expected))
-            if found != wanted:
-                raise UserError(f"{what} made {name} of shapes {found}; expected {wanted}, as of one client's update")
+        of_one, clients = jax.tree.map(lambda u: u.shape[1:], updates), jax.tree.leaves(updates)[0].shape[:1]
+        for name, made, expected in (("centre", centre, of_one), ("shares", shares, clients)):
+            if (found := jax.tree.map(jnp.shape, made)) != expected:
+                raise UserError(f"{what} made the {name} of shapes {found}; expected {expected}")
         return jax.tree.map(lambda c, u: jnp.asarray(c, u.dtype), centre, updates), jnp.asarray(shares, jnp.float32)
 
     return Robust(apply, least)

@@ -43,7 +43,12 @@ def growing_pauses(
 
 def look_soon(module: ModuleType) -> None:
     """Lets a module of Flower that waits by `time.sleep` wait by `growing_pauses`; its intervals are no setting."""
-    setattr(module, "time", SimpleNamespace(**{**vars(time), "sleep": growing_pauses(time.sleep)}))  # noqa: B010
+    sleep_by(module, growing_pauses(time.sleep))
+
+
+def sleep_by(module: ModuleType, sleep: Callable[[float], None]) -> None:
+    """Lets a module that waits by `time.sleep` wait by `sleep`; the rest of its `time` stays."""
+    setattr(module, "time", SimpleNamespace(**{**vars(module.time), "sleep": sleep}))  # noqa: B010
 
 
 def retry_soon(module: ModuleType, name: str, left: Callable[[], float] = lambda: math.inf) -> None:
@@ -83,7 +88,7 @@ def expect_parts(module: ModuleType, most: float, now: Callable[[], float] = tim
         finally:
             left = math.inf
 
-    setattr(module, "time", SimpleNamespace(**{**vars(clock), "sleep": sleep}))  # noqa: B010
+    sleep_by(module, sleep)
     setattr(module, "push_object_contents_from_iterable", send)  # noqa: B010
 
 
@@ -120,5 +125,5 @@ def expect_tasks(module: ModuleType, finished: str) -> None:
         finally:
             node = None
 
-    setattr(module, "time", SimpleNamespace(**{**vars(clock), "sleep": sleep}))  # noqa: B010
+    sleep_by(module, sleep)
     setattr(module, "_push_messages", send)  # noqa: B010

@@ -203,15 +203,8 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
         key, done = now
         order_key, step_key = jax.random.split(key)
         positions = in_order(order_key, labels, federation.domains[rows], count, size)
-        if positions.shape != rows.shape or not jnp.issubdtype(positions.dtype, jnp.integer):
-            raise UserError(
-                f"the method's order got positions {dtype_and_shape(positions)} for samples {list(rows.shape)}; "
-                "expected an integer position for each, padding included"
-            )
-        if pseudo_labels or training.order:
-            # Whatever the order, padding, which stands for a sample of another client, is never trained on.
-            positions = positions[jnp.argsort(~used[positions], stable=True)]
-            positions = jnp.where(used[positions], positions, jnp.argmax(used))
+        check_positions(positions, rows)
+        positions = used_alone(positions, used) if pseudo_labels or training.order else positions
 
         def step(i: jax.Array, carry: tuple[Variables, PyTree, jax.Array]) -> PyTree:
             variables, state, total = carry
@@ -244,6 +237,22 @@ def train_locally(training: LocalTraining, data: LocalData, context: Context, be
     seen = jnp.minimum(steps * size, number) * batching.epochs
     mean_loss = jnp.where(seen > 0, total / jnp.maximum(seen, 1).astype(jnp.float32), jnp.nan)
     return Trained(variables, state, mean_loss, steps * batching.epochs)
+
+
+def check_positions(positions: jax.Array, rows: jax.Array) -> None:
+    """Raises a `UserError` unless a method's order has an integer position for each of a client's samples."""
+    if positions.shape != rows.shape or not jnp.issubdtype(positions.dtype, jnp.integer):
+        raise UserError(
+            f"the method's order got positions {dtype_and_shape(positions)} for samples {list(rows.shape)}; expected "
+            "an integer position for each, padding included"
+        )
+
+
+def used_alone(positions: jax.Array, used: jax.Array) -> jax.Array:
+    """The positions in their order, those of used samples first; a used one stands in place of any other, as padding
+    stands for a sample of another client."""
+    first = positions[jnp.argsort(~used[positions], stable=True)]
+    return jnp.where(used[first], first, jnp.argmax(used))
 
 
 def is_used(pseudo_labels: PseudoLabels | None, longest: int, count: jax.Array) -> jax.Array:

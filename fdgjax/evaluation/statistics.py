@@ -31,11 +31,6 @@ class Spread(NamedTuple):
     std: float | None = None
     n: int = 1
 
-    @property
-    def half(self) -> float:
-        """Half the interval of the mean, `t s / sqrt(n)`; 0 where a deviation or a second seed is missing."""
-        return 0.0 if self.std is None or self.n < 2 else t_quantile(self.n - 1) * self.std / math.sqrt(self.n)
-
     def times(self, factor: float) -> "Spread":
         """The same of values times a factor."""
         return Spread(factor * self.mean, None if self.std is None else factor * self.std, self.n)

@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-LISTED = 12
 PACKAGE = Path(__file__).resolve().parents[1]
+LISTED = 12
 LONGEST_REASON = 240
 """Characters of what a user's program says; ConfigDict's errors, for example, list all keys with their values."""
 EXHAUSTED = "RESOURCE_EXHAUSTED"
@@ -57,13 +57,14 @@ def users_program(what: str, expected: str) -> Iterator[None]:
 
 def place_of(error: BaseException) -> str:
     """` at FILE:LINE` of the innermost call outside of this package and of installed ones; '' where there is none."""
-    places = ""
-    installed = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib", "stdlib"))
+    place = ""
+    paths = sysconfig.get_paths()
+    installed = (paths["purelib"], paths["platlib"], paths["stdlib"])
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = Path(frame.f_code.co_filename)
         if file.is_absolute() and not str(file).startswith(installed) and not file.is_relative_to(PACKAGE):
-            places = f" at {file.name}:{line}"
-    return places
+            place = f" at {file.name}:{line}"
+    return place
 
 
 def kind_and_reason(error: BaseException) -> str:

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from fdgjax.utils.errors import UserError, unknown
+from fdgjax.utils.errors import PACKAGE, UserError, unknown
 
 Item = TypeVar("Item")
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 """A user-defined name; it becomes part of folder names, and of `METHOD:PRESET` on the command line."""
-PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def lookup(kind: str, name: str, entries: Mapping[str, Item]) -> Item:

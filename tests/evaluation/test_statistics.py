@@ -161,13 +161,13 @@ def test_means_over_targets_have_the_deviation_of_the_seeds_means() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(FIGURES)
-def test_a_spread_has_the_interval_of_scipy(values: list[float]) -> None:
+def test_beside_an_exact_mean_a_spread_has_the_interval_of_scipy(values: list[float]) -> None:
     found = spread([*values, None])
     assert found is not None
     assert found.n == len(values)
     if found.std:
         low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
-        assert found.half == pytest.approx((high - low) / 2)
+        assert tolerance(found, Spread(0.5, n=0)) == pytest.approx((high - low) / 2)
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
@@ -186,7 +186,7 @@ def test_a_single_seed_is_reproduced_by_the_interval_that_predicts_one() -> None
     alone = stats.t.ppf(0.975, 4) * 4.0 * np.sqrt(1 + 1 / 5)
     assert tolerance(Spread(60.0), theirs) == pytest.approx(alone)
     # A deviation over an unknown number of seeds, or over something else, is none.
-    assert tolerance(Spread(60.0, 1.0, 3), theirs._replace(n=0)) == pytest.approx(Spread(60.0, 1.0, 3).half)
+    assert tolerance(Spread(60.0, 1.0, 3), theirs._replace(n=0)) == pytest.approx(stats.t.ppf(0.975, 2) / np.sqrt(3))
     assert verdict(Spread(60.0), theirs._replace(n=0)) == "too few seeds to say"
 
 

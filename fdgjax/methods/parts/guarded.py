@@ -27,7 +27,8 @@ from fdgjax.methods.parts.entry import Entry
 from fdgjax.utils.errors import UserError, users_program
 from fdgjax.utils.variables import dtype_and_shape
 
-NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float)
+ARRAYS = (jax.Array, np.ndarray, np.generic)
+NUMBERS = (*ARRAYS, bool, int, float)
 
 
 class Promise(NamedTuple):
@@ -49,10 +50,10 @@ def no_pair(made: Any) -> str:
     return "" if type(made) in (tuple, list) and len(made) == 2 else kind(made)
 
 
-def no_numbers(made: Any) -> str:
-    """The first leaf that is no array and no number."""
+def no_numbers(made: Any, kinds: tuple[type, ...] = NUMBERS) -> str:
+    """The first leaf that is of none of the kinds."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(made):
-        if not isinstance(leaf, NUMBERS):
+        if not isinstance(leaf, kinds):
             return f"{type(leaf).__name__} at {jax.tree_util.keystr(path) or 'the root'}"
     return ""
 
@@ -61,10 +62,7 @@ def no_pair_of_arrays(made: Any) -> str:
     """A pair whose first part has arrays alone."""
     if fault := no_pair(made) or no_numbers(made):
         return fault
-    for path, leaf in jax.tree_util.tree_leaves_with_path(made[0]):
-        if not hasattr(leaf, "dtype"):
-            return f"{type(leaf).__name__} at {jax.tree_util.keystr(path) or 'the root'} of the first"
-    return ""
+    return f"{fault} of the first" if (fault := no_numbers(made[0], ARRAYS)) else ""
 
 
 def no_variables(made: Any) -> str:
@@ -119,15 +117,14 @@ def guarded_build(entry: Entry, setup: Setup, h: Any) -> Method:
     with users_program(what, "the function of its Entry, (setup, hyperparameters) -> fdgjax.contract.Method"):
         method = entry.build(setup, h)
     optional = {name for name, default in Method._field_defaults.items() if default is None}
-    for name in (*PROMISES, *UNCHECKED):
-        function = getattr(method, name)
+    functions = {name: getattr(method, name) for name in (*PROMISES, *UNCHECKED)}
+    for name, function in functions.items():
         if not (callable(function) or (function is None and name in optional)):
             raise UserError(f"{what} got {kind(function)} as its {name}; expected a function")
     if not (hasattr(method.optimizer, "init") and hasattr(method.optimizer, "update")):
         raise UserError(
             f"{what} got {kind(method.optimizer)} as its optimizer; expected one of optax's, such as optax.sgd(0.1)"
         )
-    functions = {name: getattr(method, name) for name in (*PROMISES, *UNCHECKED)}
     checked: dict[str, Any] = {
         name: guarded(what, name, function) for name, function in functions.items() if function is not None
     }
