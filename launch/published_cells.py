@@ -57,6 +57,8 @@ def table_of(by_cell: dict[str, list[ComparisonRow]]) -> list[str]:
 def columns_of(row: ComparisonRow) -> Sequence[str]:
     """Our figure, the paper's, their difference and the verdict; the number of seeds stands beside it."""
     written = partial(mean_and_deviation, row.figure)
-    difference = f"{round(row.difference or 0, 1) + 0.0:+.1f} ({written(row.tolerance, None)})"
+    difference = f"{round(row.difference or 0, 1) + 0.0:+.1f}"
+    if row.tolerance is not None:
+        difference += f" ({written(row.tolerance, None)})"
     verdict = row.verdict.partition(",")[0]
     return [written(row.ours, row.deviation), written(row.paper, row.paper_deviation), difference, verdict]

@@ -92,7 +92,7 @@ def as_row(
     error = 0.0 if same else ours.error
     return row._replace(
         difference=difference,
-        tolerance=tolerance(ours.spread, theirs, error),
+        tolerance=tolerance(ours.spread, theirs, error) or None,
         verdict=verdict(ours.spread, theirs, error, larger_is_better(figure)),
     )
 
