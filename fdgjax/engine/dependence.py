@@ -45,3 +45,10 @@ def depends(function: Callable[..., PyTree], *arguments: PyTree) -> bool:
     """Whether any result of the function depends on its first argument."""
     jaxpr = traced(function, *arguments)
     return any(needed(jaxpr, [True] * len(jaxpr.outvars))[: len(jax.tree.leaves(arguments[0]))])
+
+
+def which_depend(function: Callable[..., PyTree], *arguments: PyTree) -> list[bool]:
+    """Which leaves of the function's result depend on its first argument."""
+    jaxpr = traced(function, *arguments)
+    first, results = len(jax.tree.leaves(arguments[0])), range(len(jaxpr.outvars))
+    return [any(needed(jaxpr, [other == one for other in results])[:first]) for one in results]

@@ -15,12 +15,12 @@ import optax
 
 from fdgjax.contract import Batch, Context, Method, PyTree, ServerStep, Trained
 from fdgjax.data.federation import Federation
-from fdgjax.engine.dependence import depends
+from fdgjax.engine.dependence import depends, which_depend
 from fdgjax.engine.local import take_batch
 from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.random import any_key
-from fdgjax.utils.variables import flatten
 
+FREEZE = "config.model.frozen_statistics keeps those of pretrained weights"
 TRIED_PAIRS = 8
 """Pairs of samples at which it is tried whether a loss mixes them."""
 
@@ -77,8 +77,8 @@ def client_leaks(method: Method, federation: Federation) -> Iterator[str]:
         yield "its server does not take one mean of the clients' updates, which is what noise covers"
     if optax.tree.size(travelling.message) != optax.tree.size(update):
         yield "its clients send more than their updates, and noise covers these alone"
-    if sent_statistics(method, travelling):
-        yield "its clients send statistics such as BatchNorm's, whose variances noise could make negative"
+    if noisy_statistics(method, federation, travelling):
+        yield f"its clients send statistics such as BatchNorm's, whose variances noise could make negative ({FREEZE})"
     if begins_from_data(method, federation):
         yield "its initial state depends on clients' samples or on how many they have, which no noise covers"
     server, clients = states(method, federation)
@@ -96,7 +96,7 @@ def sample_leaks(method: Method, federation: Federation) -> Iterator[str]:
     """Reasons why noise on the gradients would not cover what the method shows of a sample; cheap ones first."""
     travelling = traffic(method, federation)
     if changes_others(method, federation, travelling):
-        yield "its clients train variables besides parameters, such as BatchNorm's statistics of whole batches"
+        yield f"its clients train variables besides parameters, such as statistics of whole batches ({FREEZE})"
     if method.prepare is not None:
         yield "its clients compute something from their samples before they train, which no noise covers"
     if method.extra_batch:
@@ -118,9 +118,7 @@ def sample_leaks(method: Method, federation: Federation) -> Iterator[str]:
         optimizer: PyTree,
         round_: jax.Array,
     ) -> PyTree:
-        loss, steps = facts
-        context = Context(sent, row, method.start(sent, row), round_)
-        return method.finish(context, Trained(variables, optimizer, loss, steps))
+        return method.finish(context_of(method, sent, row, round_), Trained(variables, optimizer, *facts))
 
     if depends(end, (loss, zero), row, travelling.received, travelling.sent, optimizer, zero):
         yield "its clients send or keep their loss or their number of steps, which no noise covers"
@@ -151,10 +149,35 @@ def changes_others(method: Method, federation: Federation, travelling: Traffic) 
     return depends(changed, (travelling.received["params"], batch, any_key(), travelling.context), others)
 
 
-def sent_statistics(method: Method, travelling: Traffic) -> bool:
-    """Whether variables besides parameters leave a client."""
-    paths = flatten(travelling.received)
-    return any(not path.startswith("params/") and method.label(path) != "local" for path in paths)
+def leaves_to_cover(method: Method, federation: Federation) -> list[bool]:
+    """Which leaves of a client's update noise has to cover: those that depend on what the client trained, found or
+    keeps. BatchNorm's frozen statistics do not: a client sends no change of them."""
+    travelling = traffic(method, federation)
+    variables = travelling.trained.variables
+    if not changes_others(method, federation, travelling):
+        variables = {"params": variables["params"]}
+    own = (travelling.context.client, travelling.context.aux, travelling.trained._replace(variables=variables))
+
+    def sent_back(own: tuple[PyTree, PyTree, Trained], sent: PyTree, round_: jax.Array) -> PyTree:
+        row, aux, trained = own
+        context = context_of(method, sent, row, round_)._replace(aux=aux)
+        trained = trained._replace(variables={**context.received, **trained.variables})
+        return method.updates.get(method.finish(context, trained)[0])
+
+    return which_depend(sent_back, own, travelling.sent, travelling.context.round)
+
+
+def context_of(method: Method, sent: PyTree, row: PyTree, round_: jax.Array) -> Context:
+    """What a client knows while it trains, but for what it computed before."""
+    return Context(sent, row, method.start(sent, row), round_)
+
+
+def noisy_statistics(method: Method, federation: Federation, travelling: Traffic) -> bool:
+    """Whether noise would cover variables besides parameters."""
+    others = travelling.received.keys() - {"params"}
+    paths = (path for path, _ in jax.tree.leaves_with_path(method.updates.get(travelling.message)))
+    of_others = [any(getattr(key, "key", None) in others for key in path) for path in paths]
+    return any(of_others) and any(map(all, zip(of_others, leaves_to_cover(method, federation), strict=True)))
 
 
 class SomeClients(NamedTuple):

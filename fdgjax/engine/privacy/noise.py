@@ -13,7 +13,7 @@ Sample level (Abadi et al., "Deep learning with differential privacy", 2016, Alg
 the methods that may run with them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -91,7 +91,13 @@ WHERE: Mapping[str, Callable[[PyTree, float, jax.Array, jax.Array, jax.Array], P
 
 
 def private_messages(
-    privacy: Privacy, updates: Lens, messages: PyTree, ids: jax.Array, seed: jax.Array, round_: jax.Array
+    privacy: Privacy,
+    updates: Lens,
+    messages: PyTree,
+    covered: Sequence[bool],
+    ids: jax.Array,
+    seed: jax.Array,
+    round_: jax.Array,
 ) -> PyTree:
     """The messages with the noisy mean of the clipped updates as every participant's update.
 
@@ -99,10 +105,15 @@ def private_messages(
       privacy: clip, noise, and who adds it.
       updates: the updates in a message.
       messages: stacked, `[clients, ...]`.
+      covered: for each leaf of an update whether noise covers it (`fdgjax.engine.privacy.leakage.leaves_to_cover`); the
+        others are neither clipped nor changed.
       ids, seed, round_: of the random streams.
     """
-    clipped = jax.vmap(partial(clip_norm, most=privacy.clip))(updates.get(messages))
+    leaves, structure = jax.tree.flatten(updates.get(messages))
+    own = [leaf for leaf, yes in zip(leaves, covered, strict=True) if yes]
+    clipped = jax.vmap(partial(clip_norm, most=privacy.clip))(own)
     noisy_sum = lookup("where", privacy.where, WHERE)
     total = noisy_sum(clipped, privacy.noise * privacy.clip, ids, seed, round_)
-    everyone = jax.tree.map(lambda sum_, leaf: jnp.broadcast_to(sum_ / len(ids), leaf.shape), total, clipped)
-    return updates.set(messages, everyone)
+    everyone = iter([jnp.broadcast_to(sum_ / len(ids), leaf.shape) for sum_, leaf in zip(total, own, strict=True)])
+    after = [next(everyone) if yes else leaf for leaf, yes in zip(leaves, covered, strict=True)]
+    return updates.set(messages, jax.tree.unflatten(structure, after))

@@ -14,6 +14,7 @@ from fdgjax.engine.dependence import depends
 from fdgjax.engine.privacy.leakage import (
     SomeClients,
     client_leaks,
+    leaves_to_cover,
     mixes_rows,
     mixes_samples,
     sample_leaks,
@@ -21,8 +22,10 @@ from fdgjax.engine.privacy.leakage import (
     takes_another_mean,
     why_not,
 )
+from fdgjax.engine.traffic import traffic
 from fdgjax.methods import METHODS
 from fdgjax.nn import BatchStatistics
+from fdgjax.utils.variables import flatten
 from tests.toy_models import tiny_model
 from tests.toys import FULL_LENGTHS, build, toy_federation
 
@@ -201,6 +204,31 @@ def test_frozen_statistics_are_no_reason(name: str) -> None:
     # FedCLIP trains an adapter beside the network, which it only evaluates.
     found = next(sample_leaks(*of_toys(name, tiny_model("dense", name, "norm"))), None)
     assert agrees(found, "" if name == "fedclip" else BATCHES), found
+
+
+@pytest.mark.parametrize("name", sorted(name for name, reason in CLIENTS.items() if not reason))
+def test_frozen_statistics_of_clients_are_no_reason(name: str) -> None:
+    frozen = tiny_model("dense", name, "norm", BatchStatistics(frozen=lambda path: True))
+    found = next(client_leaks(*of_toys(name, frozen)), None)
+    # PartialFed's clients mix the server's statistics with their own, which may differ; FedBN's keep their scales.
+    assert agrees(found, {"partialfed": STATISTICS, "fedbn": KEPT}.get(name, "")), found
+
+
+def test_noise_covers_what_depends_on_a_client() -> None:
+    """Of FedAvg's update the frozen statistics alone do not; what a client sends of its row, loss or steps does."""
+    frozen = tiny_model("dense", "fedavg", "norm", BatchStatistics(frozen=lambda path: True))
+    method, federation = of_toys("fedavg", frozen)
+    update = traffic(method, federation).message.update
+    of_parameters = [path.startswith("params/") for path in flatten(update)]
+    assert 0 < sum(of_parameters) < len(of_parameters)
+    assert leaves_to_cover(method, federation) == of_parameters
+
+    def with_loss(context: Any, trained: Any) -> Any:
+        message, row = method.finish(context, trained)
+        return message._replace(update=optax.tree.add_scale(message.update, trained.loss, message.update)), row
+
+    assert all(leaves_to_cover(method._replace(finish=with_loss), federation))
+    assert all(leaves_to_cover(*of_toys("fedavg", "norm")))
 
 
 @pytest.mark.slow

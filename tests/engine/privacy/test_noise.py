@@ -13,13 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fdgjax.contract import Batch, Context, Method, PyTree, Variables
+from fdgjax.contract import Batch, Context, Method, Model, PyTree, Variables
 from fdgjax.data.federation import Federation
 from fdgjax.engine import State, compile_round
 from fdgjax.engine.local import Batching, LocalData, LocalTraining, train_locally
 from fdgjax.engine.privacy.dp_sgd import train_privately
 from fdgjax.engine.privacy.noise import Privacy, clip_norm
 from fdgjax.methods.parts.optimizers import scale_by_progress
+from fdgjax.nn import BatchStatistics
+from tests.toy_models import tiny_model
 from tests.toys import BATCH, INIT, LENGTHS, build, by_numpy, close, flat, make_plan, reorder, toy_federation
 
 CLIP, NOISE = 0.7, 1.3
@@ -57,7 +59,7 @@ def without_gradient(variables: Variables, batch: Batch, key: jax.Array, context
 
 
 @functools.cache
-def still(model: str = "wide") -> Method:
+def still(model: str | Model = "wide") -> Method:
     """FedAvg whose clients find nothing to learn: what moves is noise."""
     chosen = {"weighting": "uniform", "client_weight_decay": 0.0, "client_momentum": 0.0, "client_learning_rate": 0.5}
     return build("fedavg", toy_federation(), model, **chosen)._replace(objective=without_gradient)
@@ -97,6 +99,18 @@ def test_the_noise_of_a_round_is_what_was_accounted_for(where: str, per_round: i
     taking_part = per_round or len(LENGTHS)
     found = moves(Privacy(CLIP, NOISE, where=where), 12, per_round)
     check_gaussian(found, NOISE * CLIP / taking_part)
+
+
+@pytest.mark.parametrize("where", ["server", "clients"])
+def test_frozen_statistics_have_no_noise(where: str) -> None:
+    frozen = tiny_model("dense", "fedavg", "norm", BatchStatistics(frozen=lambda path: True))
+    federation, plan = toy_federation(), make_plan(epochs=1)._replace(privacy=Privacy(CLIP, NOISE, where=where))
+    method = still(frozen)
+    after, _ = compile_round(method, plan)(INIT(method, federation, 0), federation)
+    before = INIT(method, federation, 0)
+    moved = jax.tree.map(lambda new, old: np.asarray(new != old), after.server.variables, before.server.variables)
+    assert flat(moved["params"]).all()
+    assert not flat(moved["batch_stats"]).any()
 
 
 @pytest.mark.slow
