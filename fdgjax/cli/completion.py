@@ -1,4 +1,4 @@
-"""Completion in bash: subcommands, methods, presets and keys of a config.
+"""Completion in bash: subcommands, methods, presets, networks and keys of a config.
 
     eval "$(fdgjax completion)"    # in ~/.bashrc
 
@@ -14,6 +14,7 @@ from fdgjax.config import make_config
 from fdgjax.config.command_line import leaves
 from fdgjax.config.presets import PRESETS
 from fdgjax.methods import METHODS
+from fdgjax.models import MODELS
 from fdgjax.utils.command import command, parser_of
 
 SCRIPT = """\
@@ -34,7 +35,13 @@ _fdgjax() {
             compopt -o nospace 2> /dev/null
             COMPREPLY=($(compgen -S = -W "@keys" -- "$word"))
             ;;
-        *) [[ $line == *"fdgjax methods "* ]] && COMPREPLY=($(compgen -W "@methods" -- "$word")) ;;
+        *)
+            case $line in
+                *"fdgjax methods "* | *"fdgjax presets "*" "*) COMPREPLY=($(compgen -W "@methods" -- "$word")) ;;
+                *"fdgjax presets "*) COMPREPLY=($(compgen -W "@presets" -- "$word")) ;;
+                *"fdgjax models "*) COMPREPLY=($(compgen -W "@models" -- "$word")) ;;
+            esac
+            ;;
     esac
 }
 complete -o default -F _fdgjax fdgjax
@@ -52,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     """Prints the script; returns the exit status."""
     parser_of("completion", __doc__).parse_args(argv[1:])
     keys = dict.fromkeys(key for name in METHODS for key in leaves(make_config(name)))
-    words = {"commands": COMMANDS, "methods": METHODS, "presets": PRESETS}
+    words = {"commands": COMMANDS, "methods": METHODS, "presets": PRESETS, "models": MODELS}
     written = {name: " ".join(found) for name, found in words.items()}
     print(Words(SCRIPT).substitute(written, keys=" ".join(["--config", *(f"--config.{key}" for key in keys)])), end="")
     return 0

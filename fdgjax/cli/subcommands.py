@@ -48,8 +48,8 @@ COMMANDS: Mapping[str, Command] = {
     "choose": Command("fdgjax.cli.choose", "which method for one's data: domains left out in turn"),
     "search": Command("fdgjax.cli.search", "hyperparameters by held-out data of the sources"),
     "methods": Command("fdgjax.cli.methods", "lists the methods; NAME explains one"),
-    "presets": Command("fdgjax.cli.presets", "lists data sets and papers' settings, for --config=METHOD:PRESET"),
-    "models": Command("fdgjax.cli.models", "lists the networks; --cost counts parameters and operations"),
+    "presets": Command("fdgjax.cli.presets", "lists data sets and papers' settings; NAME shows one's keys"),
+    "models": Command("fdgjax.cli.models", "lists the networks; NAME explains one, --cost counts operations"),
     "completion": Command("fdgjax.cli.completion", 'bash completes words: eval "$(fdgjax completion)"'),
 }
 """The subcommands by name, in the order of the help."""

@@ -182,7 +182,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "model": {"name": "resnet10", "width": 0.25},
         "data": {"name": "pacs", "target": "sketch", "image_size": 32},
         "probe": {"layer": "features"},
-        "method": {"smallest_crop": 0.2},
     },
     "pretrained_pacs": pretrained_on("pacs"),
     "pretrained_office_caltech10": pretrained_on("office_caltech10"),

@@ -39,6 +39,9 @@ def offered(script: str, line: str) -> list[str]:
         ("fdgjax train --config=hfedf --config.method.alignment_t", ["--config.method.alignment_temperature="]),
         ("fdgjax train --config.data.dir=", []),
         ("fdgjax methods fedpr", ["fedproto", "fedprox"]),
+        ("fdgjax presets pretrained_f", ["pretrained_folder"]),
+        ("fdgjax presets pacs fedpr", ["fedproto", "fedprox"]),
+        ("fdgjax models resnet18", ["resnet18", "resnet18_imagenet"]),
         ("fdgjax predict ", []),
     ],
 )

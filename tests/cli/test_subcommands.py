@@ -8,15 +8,19 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
+from flax.traverse_util import flatten_dict
 
 import fdgjax
 from fdgjax.cli import methods, models, presets
 from fdgjax.cli.subcommands import COMMANDS, files_of_with, main, subcommand_lines
+from fdgjax.config import make_config
 from fdgjax.config.command_line import parse
 from fdgjax.config.presets import PRESETS, PURPOSES
+from fdgjax.config.schema import Config
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
 from fdgjax.models import MODELS
+from fdgjax.utils.command import Main
 from tests.runs import ROOT
 
 
@@ -130,9 +134,36 @@ def test_a_method_of_ones_own_is_explained_from_its_file(tmp_path: Path) -> None
     assert said.startswith(f"mine: of mine\nequations and code: {own}\n\nMine.\n\n    w = 1\n\nEnd.\n\nneeds: labels")
 
 
-def test_an_unknown_method_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert methods.main(["methods", "hfdef"]) == 2
-    assert "unknown method 'hfdef'; expected one of" in capsys.readouterr().err
+@pytest.mark.parametrize("preset", sorted({*DATASETS, *PRESETS}))
+@pytest.mark.parametrize("method", ["fedavg", "fdse"])
+def test_a_preset_is_what_its_keys_set(preset: str, method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert presets.main(["presets", preset, method]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  --config.")]
+    shown = dict(line.removeprefix("--config.").split("=", 1) for line in lines)
+    default = flatten_dict(dataclasses.asdict(Config(method=METHODS[method].hyper(name=method))), sep=".")
+    made = flatten_dict(make_config(method, preset).to_dict(), sep=".")
+    assert {key: shown.get(key, str(default[key])) for key in made} == {key: str(value) for key, value in made.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_network_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert models.main(["models", name, "--image_size", "64"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{name}: {MODELS[name].summary}\n")
+    assert all(stage in said for stage in MODELS[name].stages)
+
+
+@pytest.mark.parametrize(
+    ("main", "word", "kind"),
+    [
+        (methods.main, "hfdef", "method"),
+        (models.main, "resnet", "network"),
+        (presets.main, "pax", "data set or preset"),
+    ],
+)
+def test_an_unknown_name_is_one_line(main: Main, word: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fdgjax", word]) == 2
+    assert f"unknown {kind} '{word}'; expected one of" in capsys.readouterr().err
 
 
 def test_the_demo_is_a_training_of_rotated_digits(

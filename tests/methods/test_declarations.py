@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fdgjax import methods
-from fdgjax.config.presets import PRESETS
+from fdgjax.config import make_config
+from fdgjax.config.presets import PRESETS, dataset_of
 from fdgjax.data.sources.loading import DATASETS
 from fdgjax.methods import METHODS
 from fdgjax.methods.parts.hyper import When, hyper
@@ -64,6 +65,14 @@ def test_what_no_search_could_try_is_refused_where_it_is_declared(arguments: Map
     with pytest.raises(UserError, match=re.escape(said)):
         hyper(0.5, **{"search": (0.5,), "source": "ours", **arguments})
     hyper(0.5, search=(0.5, 1), source="ours", when=When(lambda h: True))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_preset_is_a_config_of_every_method(name: str) -> None:
+    """Also of one that it was not made for, such as FedAvg on FedGaLA's images."""
+    for preset in {*DATASETS, *PRESETS}:
+        config = make_config(name, preset)
+        assert (config.method.name, config.data.name) == (name, dataset_of(preset))
 
 
 def test_a_methods_own_settings_are_of_presets_that_exist() -> None:

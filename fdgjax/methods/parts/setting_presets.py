@@ -33,13 +33,16 @@ SERVED_BY_SGD: Mapping[str, Mapping[str, Any]] = {
 """For a labelled server and steps that must scale with the loss: SGD instead of Adam (RSCFed's official rate)."""
 
 UNLABELLED: Mapping[str, Mapping[str, Any]] = {
-    "rotated_digits": {"rounds": 60, "drop_last": True, "model": {"name": "digits_cnn", "width": 0.5}}
+    "rotated_digits": {"rounds": 60, "drop_last": True, "model": {"name": "digits_cnn", "width": 0.5}},
+    "fedgala_pacs_small": {"method": {"smallest_crop": 0.2}},
 }
-"""For clients without labels: on the digits, a run of a minute or two."""
+"""For clients without labels: on the digits, a run of a minute or two; larger crops of small images."""
 
 SIMCLR: Mapping[str, Mapping[str, Any]] = {
     **UNLABELLED,
-    "fedgala_pacs_small": {"method": {"client_learning_rate": 1e-3, "temperature": 0.2}},
+    "fedgala_pacs_small": {
+        "method": {**UNLABELLED["fedgala_pacs_small"]["method"], "client_learning_rate": 1e-3, "temperature": 0.2}
+    },
 }
 """For SimCLR with few epochs: ten times the learning rate, and a higher temperature."""
 
