@@ -150,7 +150,7 @@ def make_app(asked: argparse.Namespace, words: Sequence[str]) -> int:
     if place and not agree(terms).method.server_training:
         raise UserError(
             f"--{'table' if table else 'images'} got '{place}', but '{config.method.name}' trains at the clients "
-            "alone, which needs none"
+            "alone; expected none"
         )
     samples = str(Path(place).absolute()) if place else ""
     app = Path(asked.app)

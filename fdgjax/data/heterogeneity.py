@@ -46,9 +46,11 @@ def mixed_domains(
       clients instead, whatever those hold.
     """
     if clients < 1:
-        raise UserError(f"clients is {clients}: there must be at least 1")
+        raise UserError(f"config.data.clients got {clients}; expected at least 1")
     if not 0 <= homogeneity <= 1:
-        raise UserError(f"homogeneity is {homogeneity}: give a number from 0 (few domains a client) to 1 (all alike)")
+        raise UserError(
+            f"config.data.homogeneity got {homogeneity}; expected 0 (few domains a client) to 1 (all alike)"
+        )
     rows = [np.flatnonzero(domains == source) for source in sources]
     sizes = np.array([len(of_domain) for of_domain in rows])
     exact = (1 - homogeneity) * shares(sizes, clients) + homogeneity * sizes / clients
@@ -124,7 +126,7 @@ def skewed_labels(
       2019, section 2, which has no domains.
     """
     if not 0 < alpha < np.inf:
-        raise UserError(f"label_skew is {alpha}: give a number above 0, such as 0.5")
+        raise UserError(f"config.data.label_skew got {alpha}; expected a number above 0, such as 0.5")
     present = np.unique(domains[np.concatenate(rows)])
     held = [[of_client[domains[of_client] == domain] for of_client in rows] for domain in present]
     if all(sum(len(part) > 0 for part in parts) < 2 for parts in held):

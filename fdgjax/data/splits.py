@@ -28,7 +28,7 @@ def source_domains(data: Domains, target: str, excluded: Sequence[str] = ()) -> 
     if not sources and excluded:
         raise UserError(f"data.excluded got {','.join(excluded)}, which leaves none to train on; expected fewer")
     if not sources:
-        raise UserError(f"'{target}' is the only domain: leaving one out needs at least two; add a domain")
+        raise UserError(f"'{target}' is the only domain; expected at least two, of which one is left out")
     return sources
 
 
@@ -76,13 +76,13 @@ def split_domains(
     """
     kinds = len(sources)
     if clients < 1:
-        raise UserError(f"clients is {clients}: there must be at least 1")
+        raise UserError(f"config.data.clients got {clients}; expected at least 1")
     if not 1 <= domains_per_client <= kinds:
         raise UserError(
-            f"domains_per_client is {domains_per_client}: there are {kinds} source domains; give 1 to {kinds}"
+            f"config.data.domains_per_client got {domains_per_client}; expected 1 to {kinds}, the number of source domains"
         )
     if len(set(sources)) != kinds:
-        raise UserError(f"source domains {tuple(sources)} name a domain twice; give each once")
+        raise UserError(f"source domains {tuple(sources)} name a domain twice; expected each once")
     each, extra = divmod(clients * domains_per_client, kinds)
     rows = [np.flatnonzero(domains == source) for source in sources]
     largest_first = np.argsort([-len(of_domain) for of_domain in rows], kind="stable")
@@ -141,7 +141,7 @@ def hold_out(
       UserError: fewer than two rows or groups, or a fraction not strictly between 0 and 1.
     """
     if not 0.0 < fraction < 1.0:
-        raise UserError(f"the held-out fraction is {fraction}: give a number between 0 and 1, e.g. 0.1")
+        raise UserError(f"the held-out fraction got {fraction}; expected a number between 0 and 1, such as 0.1")
     if len(rows) < 2:
         raise UserError(
             f"{whose} has too few samples, {len(rows)}; expected at least 2, to hold one out; add samples, take fewer "
@@ -216,12 +216,14 @@ def few_shot(
       UserError: a negative number, or too few samples or groups.
     """
     if shots < 0 or clients < 1:
-        raise UserError(f"shots is {shots} for {clients} clients: give 0 or more shots and 1 or more clients")
+        raise UserError(
+            f"config.data.shots got {shots} for {clients} clients; expected at least 0, and at least 1 client"
+        )
     drawn, kept = clients * shots, " and one for tests" if tests else ""
     if drawn > len(rows_of_target) - (1 if tests else 0):
         raise UserError(
-            f"{shots} shots for each of {clients} clients need {drawn} of the target's samples{kept}, and there are "
-            f"{len(rows_of_target)} to draw from: use fewer shots or clients"
+            f"config.data.shots got {shots} for each of {clients} clients, which need {drawn} of the target's samples"
+            f"{kept}; expected at most the {len(rows_of_target)} that there are; use fewer shots or clients"
         )
     shuffled = rng.permutation(rows_of_target)
     of_class = labels[shuffled]
@@ -235,7 +237,7 @@ def few_shot(
         left = left[~np.isin(groups[left], groups[dealt[:drawn]])]
     if tests and not len(left):
         raise UserError(
-            f"{shots} shots for each of {clients} clients are of all groups of the target's samples, and none is left "
-            "for tests: use fewer shots or clients"
+            f"config.data.shots got {shots} for each of {clients} clients, which are of all groups of the target's "
+            "samples; expected one group that is left for tests; use fewer shots or clients"
         )
     return [np.sort(part) for part in dealt[:drawn].reshape(clients, shots)], left

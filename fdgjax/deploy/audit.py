@@ -135,7 +135,9 @@ def compare(entries: Sequence[Entry]) -> list[Finding]:
     for client in sorted(clients):
         theirs = [one for one in entries if one.at == NODE and one.client == client and one.terms in terms]
         if not theirs:
-            raise UserError(f"--audit got logs of client {client} and of the server with no run in common")
+            raise UserError(
+                f"--audit got logs of client {client} and the server with no run in common; expected those of one run"
+            )
         for entry in (*(one for one in ours if one.client == client), *theirs):
             groups[client, entry.after_round, entry.kind, entry.down].append(entry)
     return [finding for group in groups.values() for finding in of_group(group)]

@@ -35,7 +35,10 @@ def open_model(file: Path) -> Classifier:
     variables, facts = read_model(file)
     terms, client = from_words(facts["terms"], earlier=True), int(facts["client"])
     if METHODS[terms.config.method.name].unlabelled:
-        raise UserError(f"{file} is a model of '{terms.config.method.name}', which learns without labels")
+        raise UserError(
+            f"{file} is a model of '{terms.config.method.name}', which learns without labels; expected "
+            "one that gives classes"
+        )
     names = domain_names(terms)
     data = DataDescription(
         class_names=terms.class_names,

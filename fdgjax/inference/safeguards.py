@@ -105,7 +105,9 @@ def safeguards_of(trained: TrainedRun, models: Variables, client: int | None = N
     chosen = slice(None) if client is None else slice(client, client + 1)
     held_out = np.sort(np.concatenate(parts.validation[chosen]))
     if not len(held_out):
-        raise UserError("sets and distances need held-out images of the clients, of which there are none")
+        raise UserError(
+            "got no held-out images of the clients; expected some, of which sets and distances are computed"
+        )
     first, data = unstacked(models)[0], experiment.data
     chunks = [rows[i : i + ROWS_AT_ONCE] for rows in parts.train[chosen] for i in range(0, len(rows), ROWS_AT_ONCE)]
     sums = (

@@ -172,8 +172,8 @@ def trunk_features(
         return read_features(entry)
     except OSError as error:
         raise UserError(
-            f"the features of the frozen trunk cannot be kept in {entry} ({error}): free space, delete that folder, or "
-            "set data.cache_dir or model.keep_features=False"
+            f"the features of the frozen trunk cannot be kept in {entry} ({error}); expected a folder with space; free "
+            "some, delete that folder, or set config.data.cache_dir or config.model.keep_features=False"
         ) from error
 
 

@@ -111,7 +111,7 @@ def test_groups_of_single_samples_are_split_as_samples_are(size: int, asked: int
         ("leave_one_out", {}, 40, r"client 0 has 40 samples of 1 group\(s\): .* leaves none to train on"),
         ("every_domain", {"target": ""}, 20, r"east has 40 samples of 2 group\(s\): .* leaves none to train on"),
         ("leave_one_out", {"clients": 9}, 20, r"has 2 group\(s\) of samples for 3 clients"),
-        ("leave_one_out", {"shots": 8}, 10, "8 shots for each of 3 clients are of all groups"),
+        ("leave_one_out", {"shots": 8}, 10, "config.data.shots got 8 for each of 3 clients, which are of all groups"),
     ],
 )
 def test_splits_that_would_tear_groups_apart_are_refused(

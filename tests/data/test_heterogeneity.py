@@ -160,12 +160,12 @@ def test_protocols_deal_all_source_samples_and_none_of_the_target(protocol: str)
 @pytest.mark.parametrize(
     ("chosen", "named"),
     [
-        ({"homogeneity": 1.5}, "homogeneity is 1.5"),
-        ({"homogeneity": float("nan"), "label_skew": 0.0}, "homogeneity is nan"),
+        ({"homogeneity": 1.5}, "homogeneity got 1.5"),
+        ({"homogeneity": float("nan"), "label_skew": 0.0}, "homogeneity got nan"),
         ({"clients": 0, "homogeneity": 0.0}, "every domain is at one client"),
         ({"clients": 200}, "client [0-9]+ would be left without data; use fewer clients"),
-        ({"clients": -1}, "clients is -1"),
-        ({"label_skew": -1.0}, "label_skew is -1"),
+        ({"clients": -1}, "clients got -1"),
+        ({"label_skew": -1.0}, "config.data.label_skew got -1"),
     ],
 )
 def test_what_cannot_be_dealt_is_named_in_one_line(chosen: dict[str, Any], named: str) -> None:

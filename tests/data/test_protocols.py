@@ -82,13 +82,13 @@ def test_shots_leave_the_held_out_samples_as_they_are() -> None:
     ("chosen", "named"),
     [
         ({"target": "wset"}, "did you mean 'west'"),
-        ({"domains_per_client": 4}, "domains_per_client is 4"),
-        ({"domains_per_client": 0}, "domains_per_client is 0"),
+        ({"domains_per_client": 4}, "domains_per_client got 4"),
+        ({"domains_per_client": 0}, "domains_per_client got 0"),
         ({"clients": 70}, "20 samples"),
-        ({"validation": 1.0}, "fraction is 1.0"),
-        ({"shots": 7}, "7 shots"),
-        ({"shots": -1}, "shots is -1"),
-        ({"clients": -1}, "clients is -1"),
+        ({"validation": 1.0}, "fraction got 1.0"),
+        ({"shots": 7}, "shots got 7"),
+        ({"shots": -1}, "config.data.shots got -1"),
+        ({"clients": -1}, "clients got -1"),
     ],
 )
 def test_what_cannot_be_split_is_named_in_one_line(chosen: dict, named: str) -> None:
@@ -170,7 +170,7 @@ def test_office_caltechs_test_parts_are_as_large_as_the_published_accuracies_say
     ("protocol", "chosen", "named"),
     [
         ("unseen_client", {"target": "wset"}, "did you mean 'west'"),
-        ("unseen_client", {"shots": 7}, "need 21 of the target's samples, and there are 10 to draw from"),
+        ("unseen_client", {"shots": 7}, "need 21 of the target's samples; expected at most the 10"),
         ("every_domain", {"validation": 0.5, "test": 0.5}, "leaves none to train on"),
         ("unseen_client", {"validation": 0.9, "test": 0.1}, "east has 20 samples"),
     ],

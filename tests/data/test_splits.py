@@ -80,9 +80,9 @@ def test_target_is_never_split() -> None:
 @pytest.mark.parametrize(
     ("clients", "per_client", "sources", "message"),
     [
-        (0, 1, (0, 1), "clients is 0"),
-        (2, 3, (0, 1), "domains_per_client is 3: there are 2 source domains"),
-        (2, 0, (0, 1), "domains_per_client is 0"),
+        (0, 1, (0, 1), "clients got 0"),
+        (2, 3, (0, 1), "domains_per_client got 3; expected 1 to 2"),
+        (2, 0, (0, 1), "domains_per_client got 0"),
         (2, 1, (0, 0), "name a domain twice"),
         (9, 1, (0, 1), "a client would be left without data"),
         (1, 1, (5,), "a client would be left without data"),

@@ -170,7 +170,7 @@ def test_what_cannot_be_deployed_leaves_no_folder(asked: list[str], tmp_path: Pa
         (["--config.data.domains_per_client=2"], "config.data.domains_per_client got 2"),
         (["--columns=age,sex"], "--columns got 'age,sex', but 'folder' has no tables; expected none"),
         (["--table=own.csv"], "--table got 'own.csv', but 'folder' has no tables"),
-        (["--images=own"], "--images got 'own', but 'fedavg' trains at the clients alone, which needs none"),
+        (["--images=own"], "--images got 'own', but 'fedavg' trains at the clients alone; expected none"),
         (
             ["--config.data.name=arrays"],
             "config.data.name got 'arrays', whose samples are arrays, but nodes read images",

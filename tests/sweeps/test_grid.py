@@ -158,7 +158,7 @@ def test_a_key_of_a_config_is_set_to_what_is_typed_whatever_commas_and_quotes_it
         (["--config=fedavg", "--targets", "r0", "--set", "data.excluded=r0"], "unknown domain of --targets 'r0'"),
         (["--config=fedavg", "--set", "data.label=a\nb"], "got the list 'a\\nb'; expected words separated by commas"),
         (["--config=fedavg", "--targets", "r17"], "unknown domain of --targets 'r17'"),
-        (["--config=fedavg:pacs", "--targets", "all"], "data_dir is empty"),
+        (["--config=fedavg:pacs", "--targets", "all"], "config.data.dir got ''"),
         (["--config=fedavg", "--set", "round=3"], "the run fedavg: unknown config key 'round'"),
         (["--config=fedavg", "--config.round=3"], "the run fedavg: unknown config key 'round'"),
         (["--config=fedavg", "rounds=3"], "sweep got the spec 'rounds=3' and --config"),

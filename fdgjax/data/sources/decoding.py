@@ -35,7 +35,9 @@ def decode_file(encoded: bytes, file: object, size: int, channels: int) -> np.nd
     except Exception as error:  # Pillow documents no closed list of what a damaged file raises
         unknown = f"neither {', '.join(CONTENTS[:-1])} nor {CONTENTS[-1]}"
         reason = unknown if "BytesIO" in str(error) else reason_of(error)
-        raise UserError(f"cannot decode the image {file} ({reason}): repair the file or remove it") from error
+        raise UserError(
+            f"cannot decode the image {file} ({reason}); expected a whole image; repair the file or remove it"
+        ) from error
 
 
 def decode_image(encoded: bytes, size: int, channels: int) -> np.ndarray:

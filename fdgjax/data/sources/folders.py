@@ -122,13 +122,12 @@ def _skipped(
 def _root(data_dir: str, layout: FolderLayout) -> Path:
     if not data_dir:
         raise UserError(
-            f"data_dir is empty: set it (config.data.dir) to the folder that holds {layout.words}"
-            f"{layout.get_it(data_dir)}"
+            f"config.data.dir got ''; expected the folder that holds {layout.words}{layout.get_it(data_dir)}"
         )
     base = Path(data_dir).expanduser().absolute()
     if not is_folder(base):
         raise UserError(
-            f"no folder {base}: data_dir (config.data.dir) must be the one that holds {layout.words}"
+            f"config.data.dir got {base}, which is no folder; expected the one that holds {layout.words}"
             f"{layout.get_it(data_dir)}"
         )
     tried = [base]
@@ -139,6 +138,6 @@ def _root(data_dir: str, layout: FolderLayout) -> Path:
             return root
     looked = " or ".join(str(root) for root in tried)
     raise UserError(
-        f"no folder {', '.join(layout.domains)} in {looked}: "
-        f"data_dir (config.data.dir) must hold {layout.words}{layout.get_it(data_dir)}"
+        f"config.data.dir has no folder {', '.join(layout.domains)} in {looked}; expected {layout.words} "
+        f"there{layout.get_it(data_dir)}"
     )

@@ -54,7 +54,7 @@ class FolderLayout(NamedTuple):
         for own, path in sorted((self.own(path.name), path) for path in listing.folders):
             if own in found:
                 raise UserError(
-                    f"folders {found[own].name} and {path.name} in {path.parent} are both '{own}': keep one of them"
+                    f"folders {found[own].name} and {path.name} in {path.parent} are both '{own}'; expected one of them"
                 )
             found[own] = path
         return found

@@ -126,13 +126,15 @@ def load_data(
         files without a group or owner, or lists of other files.
     """
     if image_size < 0:
-        raise UserError(f"image_size is {image_size}: give a number of pixels, or 0 for the native size")
+        raise UserError(
+            f"config.data.image_size got {image_size}; expected a number of pixels, or 0 for the native size"
+        )
     source = find_data(name, data_dir=data_dir, same_images=same_images, table=table)
     if isinstance(source, Domains):
         return unresized(source, name, image_size)
     size = image_size or source.native_size
     if not size:
-        raise UserError(f"image_size is 0, but {name} has images of any size: give a number of pixels, e.g. 32")
+        raise UserError(f"config.data.image_size got 0, but {name} has images of any size; expected pixels, such as 32")
     folder = cache_root(cache_dir) / f"{name}-{VERSION}-{source.fingerprint}"
     # Before the images are decoded.
     patterns = {"group": group, "owner": owner}
@@ -141,7 +143,10 @@ def load_data(
     try:
         found = _from_cache(name, source, size, folder)
     except OSError as error:
-        raise UserError(f"cannot read or write the cache {folder} ({error}): free space or set cache_dir") from error
+        raise UserError(
+            f"cannot read or write the cache {folder} ({error}); expected a folder with space; set "
+            "config.data.cache_dir"
+        ) from error
     return found._replace(splits=splits).said(words)
 
 
@@ -159,7 +164,10 @@ def _from_cache(name: str, source: Source, size: int, folder: Path) -> Domains:
         if data is not None:
             return data
         _prepare(name, source, size, folder, arrays)
-    raise UserError(f"the cache {arrays} is damaged however often it is written: check the disk, or set cache_dir")
+    raise UserError(
+        f"the cache {arrays} is damaged however often it is written; expected a sound disk; check it, or set "
+        "config.data.cache_dir"
+    )
 
 
 def _prepare(name: str, source: Source, size: int, folder: Path, arrays: Path) -> None:

@@ -132,7 +132,7 @@ def _find_mnist(data_dir: str) -> IdxPair:
         + fetching("mnist", data_dir)
     )
     if not data_dir:
-        raise UserError(f"data_dir is empty: rotated_mnist needs MNIST's files; {get_it}")
+        raise UserError(f"config.data.dir got ''; expected the folder of MNIST's files; {get_it}")
     base = Path(data_dir).expanduser().absolute()
     for part in ("train", "t10k"):
         for root in (base / "mnist", base):
@@ -143,7 +143,10 @@ def _find_mnist(data_dir: str) -> IdxPair:
                 )
                 if images.is_file() and labels.is_file():
                     return IdxPair(part, images, labels)
-    raise UserError(f"no train- or t10k-images-idx3-ubyte[.gz] with its labels in {base / 'mnist'} or {base}: {get_it}")
+    raise UserError(
+        f"config.data.dir got {base}, which has no train- or t10k-images-idx3-ubyte[.gz] with its labels, nor has its "
+        f"folder mnist; expected one of them to have both; {get_it}"
+    )
 
 
 def _mnist(found: IdxPair, same_images: bool) -> Iterator[Example]:
@@ -173,12 +176,18 @@ def read_idx(path: Path, rank: int) -> np.ndarray:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as stream:
             head = stream.read(header)
             if len(head) != header or int.from_bytes(head[:4], "big") != IDX_HEADER[rank]:
-                raise UserError(f"{path} is not an IDX file of a uint8 array of rank {rank}: fetch it again")
+                raise UserError(
+                    f"{path} got other bytes; expected an IDX file of a uint8 array of rank {rank}; fetch it again"
+                )
             shape = tuple(int.from_bytes(head[at : at + 4], "big") for at in range(4, header, 4))
             expected = math.prod(shape)
             content = stream.read(expected + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"cannot read {path} ({error}): it is truncated or damaged; fetch it again") from error
+        raise UserError(
+            f"cannot read {path} ({error}): it is truncated or damaged; expected a whole file; fetch it again"
+        ) from error
     if len(content) != expected:
-        raise UserError(f"{path} holds {len(content)} bytes of data, its header says {expected}: fetch it again")
+        raise UserError(
+            f"{path} holds {len(content)} bytes of data; expected {expected}, by its header; fetch it again"
+        )
     return np.frombuffer(content, np.uint8).reshape(shape)

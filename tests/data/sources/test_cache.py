@@ -131,7 +131,7 @@ def test_a_disk_that_damages_all_it_is_given_is_reported(
             flip(folder / "labels.npy", -1)
 
     monkeypatch.setattr(caching, "write_checksums", written_badly)
-    with pytest.raises(UserError, match="damaged however often it is written: check"):
+    with pytest.raises(UserError, match="damaged however often it is written; expected"):
         load_data("folder", data_dir=str(tree), image_size=4, cache_dir=str(cache))
 
 
@@ -142,7 +142,7 @@ def test_a_damaged_cache_that_cannot_be_removed_is_reported(made: Made, monkeypa
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(caching.os, "rename", refuse)
-    with pytest.raises(UserError, match=r"is damaged and cannot be removed .*Read-only file system"):
+    with pytest.raises(UserError, match=r"is damaged .*Read-only file system"):
         made.load()
 
 

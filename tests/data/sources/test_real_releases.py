@@ -71,7 +71,7 @@ def test_office_caltech_has_ten_classes_in_each_release(release: Callable[[Path]
 
 def test_two_spellings_of_one_folder_are_an_error(tmp_path: Path) -> None:
     make(fedbn(tmp_path), ("dslr",), ["backpack"])
-    with pytest.raises(UserError, match=r"folders back_pack and backpack in .*dslr are both 'back_pack': keep one"):
+    with pytest.raises(UserError, match=r"folders back_pack and backpack in .*dslr are both 'back_pack'; expected one"):
         FROM_FILES["office_caltech10"](str(tmp_path))
 
 
@@ -172,7 +172,7 @@ def test_what_domainbed_downloads_is_found(name: str, tmp_path: Path) -> None:
 def test_an_absent_data_set_names_the_command_that_fetches_it(name: str, tmp_path: Path) -> None:
     folder, domains, classes = DOMAINBED[name]
     for data_dir, said in (
-        ("", "data_dir is empty"),
+        ("", "config.data.dir got ''"),
         (str(tmp_path / "gone"), "no folder"),
         (str(tmp_path), domains[0]),
     ):
