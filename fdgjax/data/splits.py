@@ -79,7 +79,7 @@ def split_domains(
         raise UserError(f"config.data.clients got {clients}; expected at least 1")
     if not 1 <= domains_per_client <= kinds:
         raise UserError(
-            f"config.data.domains_per_client got {domains_per_client}; expected 1 to {kinds}, the number of source domains"
+            f"config.data.domains_per_client got {domains_per_client}; expected 1 to {kinds}, the source domains"
         )
     if len(set(sources)) != kinds:
         raise UserError(f"source domains {tuple(sources)} name a domain twice; expected each once")

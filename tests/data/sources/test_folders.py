@@ -112,7 +112,7 @@ def test_missing_class_empty_domain_and_surplus_class_are_named(tree: Path) -> N
 
 
 def test_missing_folders_say_what_was_looked_for(tmp_path: Path, tree: Path) -> None:
-    with pytest.raises(UserError, match=r"config.data.dir got ''.*PACS/<domain>/<class>.*; `fdgjax data pacs --dir DIR`"):
+    with pytest.raises(UserError, match=r"dir got ''.*PACS/<domain>/<class>.*; `fdgjax data pacs --dir DIR`"):
         load_data("pacs", image_size=32)
     with pytest.raises(UserError, match=r"got .*nowhere, which is no folder"):
         load_data("pacs", data_dir=str(tmp_path / "nowhere"), image_size=32)

@@ -222,7 +222,7 @@ def test_only_old_unfinished_folders_are_removed(tree: Path, cache: Path) -> Non
 
 def test_cache_that_cannot_be_made_is_reported(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="set config.data.cache_dir"):
+    with pytest.raises(UserError, match=r"set config\.data\.cache_dir"):
         load_data("folder", data_dir=str(tree), image_size=4, cache_dir=str(tmp_path / "file" / "cache"))
 
 
@@ -237,7 +237,7 @@ def test_default_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_negative_size_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="config.data.image_size got -1"):
+    with pytest.raises(UserError, match="image_size got -1"):
         load_data(name, image_size=-1)
 
 
@@ -247,7 +247,7 @@ def test_unknown_name_suggests_the_nearest() -> None:
 
 
 def test_folders_need_a_size(tree: Path) -> None:
-    with pytest.raises(UserError, match="config.data.image_size got 0"):
+    with pytest.raises(UserError, match="image_size got 0"):
         load_data("folder", data_dir=str(tree))
 
 
