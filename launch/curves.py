@@ -2,7 +2,7 @@
 
     python -m launch.curves --out DIR [--figures pdf,svg]
 
-DIR gets a folder for each of those in benchmarks/results that hold runs, as by `fdgjax report`, and `index.html`.
+DIR gets a report, as by `fdgjax report`, for each folder of runs in benchmarks/results, and `index.html`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Pages whose tables a program writes between two marks, and that they are what it would write."""
+"""Pages whose tables a program writes between two marks, and the check that they are up to date."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence

@@ -71,13 +71,13 @@ def parser() -> argparse.ArgumentParser:
     """The options of a submission."""
     made = argparse.ArgumentParser(prog="python -m launch.submitit", description=str(__doc__).partition("\n")[0])
     add = made.add_argument
-    add("--tasks", type=positive_number, default=1, metavar="N", help="of the array")
-    add("--gpus", type=int, default=0, metavar="N", help="of a task")
+    add("--tasks", type=positive_number, default=1, metavar="N", help="tasks of the array")
+    add("--gpus", type=int, default=0, metavar="N", help="GPUs of a task")
     add("--cpus", type=positive_number, default=4, metavar="N", help="cores of a task")
-    add("--memory", type=float, default=32.0, metavar="GB", help="of a task")
-    add("--hours", type=float, default=24.0, help="after which a task is queued anew")
+    add("--memory", type=float, default=32.0, metavar="GB", help="memory of a task")
+    add("--hours", type=float, default=24.0, help="hours after which a task is queued again")
     add("--slurm", nargs="+", default=[], metavar="KEY=VALUE", help="more options of sbatch, such as partition=gpu")
-    add("--cluster", default=None, help="slurm, local or debug; found out without it")
+    add("--cluster", default=None, help="slurm, local or debug; detected by default")
     add("--stay", action="store_true", help="waits until all tasks have ended")
     add("command", nargs="+", metavar="COMMAND", help=f"after --: {', '.join(SHARED)}, with its arguments")
     return made

@@ -3,12 +3,13 @@
     fdgjax choose --config=:pretrained_folder --config.data.dir=DATA --out DIR [--methods fedavg,fedprox] [--train]
     fdgjax choose --config=:rotated_digits --config.rounds=30 --out DIR --dry-run
 
-DATA/<domain>/<class>/*.jpg. A method's score is its accuracy on the domains left out, the mean over them. A domain
-given as --config.data.target stays out of all runs of the choice; a preset's own target does not count as given. Where
-the server alone has labels (--config.data.protocol=labelled_server) its domain is never left out. DIR gets `choice.md`
-and `choice.json`: the scores, the methods that cannot be told from the best, the cheapest of them that is not behind
-the first, which is recommended, and what to expect on a new domain. --train then trains that one on all domains, in
-DIR/trained-METHOD. Each run has its own folder in DIR. If stopped or killed at any moment, the same command goes on.
+DATA/<domain>/<class>/*.jpg. A method's score is its mean accuracy over the domains left out. A domain given as
+--config.data.target stays out of all runs of the choice; a preset's own target does not count as given. Where the
+server alone has labels (--config.data.protocol=labelled_server) its domain is never left out. DIR gets `choice.md` and
+`choice.json`: the scores, the methods that cannot be told from the best, the recommended one (the cheapest of these
+that is not behind the first), and what to expect on a new domain. --train then trains the recommended method on all
+domains, in DIR/trained-METHOD. Each run has its own folder in DIR. If stopped or killed at any moment, the same command
+goes on.
 """
 
 import argparse
@@ -72,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seeds", type=positive_number, default=3, metavar="N", help="seeds of every run (3)")
     add("--search", type=int, default=0, metavar="N", help="also N draws of each method's search values")
     add("--by", choices=list(SCORES), default="mean", help="the score over domains")
-    what = "of each run's summary: an accuracy, loss or ece, ood_auroc and the like; else ood_accuracy, or ood_rmse"
+    what = "key of the summaries to compare, such as a loss, ece or ood_auroc; by default ood_accuracy, or ood_rmse"
     add("--figure", default="", metavar="KEY", help=what)
     add("--train", action="store_true", help="then trains the recommended method on all domains")
     add_cells(made, LARGEST)

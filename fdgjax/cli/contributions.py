@@ -3,11 +3,12 @@
     fdgjax contributions --config=fedavg:pretrained_pacs --config.data.dir=DATA --seeds 3 --out DIR
     fdgjax contributions --config=fedavg --config.rounds=30 --out DIR --orders 20
 
-Each domain but the unseen one is a client. For K clients 2^K - 1 federations are trained, each without the absent
-clients; of more than six clients those that --orders random orders of them pass through. From these follow each
-client's Shapley value for each domain (exact, or an estimate from the orders), and its influence: the accuracy of all
-clients minus that of the others. DIR gets `contributions.md`, `contributions.json`, a picture, and a folder for each
-run. If stopped or killed at any moment, the same command goes on.
+Each domain but the unseen one is a client. For K clients 2^K - 1 federations are trained, one for each coalition of
+clients; with more than six clients (or --orders), those that random orders of the clients pass through, and those of
+all clients but one. From these follow each client's Shapley value for each domain (exact, or an estimate from the
+orders), and its influence: the accuracy with all clients minus that without this client. DIR gets `contributions.md`,
+`contributions.json`, a picture, and a folder for each run. If stopped or killed at any moment, the same command goes
+on.
 """
 
 import argparse
@@ -54,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help=f"orders; else {ORDERS} of more than {EXACT} clients",
+        help=f"random orders of the clients; by default {ORDERS} for more than {EXACT} clients",
     )
     add_cells(made, LARGEST)
     return made

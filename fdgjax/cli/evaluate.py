@@ -3,11 +3,11 @@
     fdgjax evaluate RUN|EXPORT --data DATA [--client K] [--group GROUP] [--json FILE] [--csv FILE]
 
 DATA has a folder of images for each class, `<class>/*`, or one for each domain with these in it, `<domain>/<class>/*`;
-for a model of tables (or arrays) it is a file, or a folder with one for each domain, with the column of the labels. The
-classes are named as the model names them, and some may be missing. Printed are accuracy, precision, recall and F1
-of each class, and the confusion matrix, with 95 % intervals (Wilson), and AUROC, log loss and other figures of the
-probabilities, with 95 % intervals (bootstrap, and Wilson of sensitivity and specificity). Where samples are grouped, as
-by the run's `config.data.group`, intervals count groups. The run's own records stay as they are.
+for a model of tables (or arrays) it is a file, or a folder with a file for each domain, with the column of the labels.
+The classes are named as the model names them, and some may be missing. The command prints accuracy, precision, recall
+and F1 of each class, and the confusion matrix, with 95 % intervals (Wilson), and AUROC, log loss and other figures of
+the probabilities, with 95 % intervals (bootstrap, and Wilson of sensitivity and specificity). Where samples are
+grouped, as by the run's `config.data.group`, intervals count groups. The run's own records stay as they are.
 """
 
 import argparse
@@ -167,7 +167,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--group",
         default="",
         metavar="GROUP",
-        help="like config.data.group: a table's column, or an expression for names",
+        help="like config.data.group: a table's column, or a regular expression for file names",
     )
     add("--json", type=Path, metavar="FILE", help="all figures as JSON")
     add("--csv", type=Path, metavar="FILE", help="a line for each class, with its row of the confusion matrix")

@@ -9,8 +9,8 @@ With --keys: --host is a name or address by which nodes reach the server, once f
 always included); --port is the server's. DIR/config.toml lets `flwr` find the server: set FLWR_HOME to DIR.
 
 With --app: --workdir is the server's folder; --images the folder of its own labelled images, or --table its table, if
-the method needs some; --columns, for tables, what all parties' columns are: 'age,chol,sex=0|1,cp=1|2|3|4', a name for
-numbers, and the categories of others;
+the method needs some; --columns, for tables, names the columns of all parties, numbers by name alone and others with
+their categories: 'age,chol,sex=0|1,cp=1|2|3|4';
 --unseen client2 leaves that party out of training: it evaluates the others' model, as a new site would;
 --config.data.clients counts it, too; --authentication admits only nodes with a registered key; --deadline SECONDS
 continues a round without clients that have not answered by then (0 waits for all); --least N is the smallest number of

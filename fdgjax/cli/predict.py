@@ -4,12 +4,11 @@
     fdgjax predict RUN SAMPLES... --coverage 0.9 --refuse-above 95%
 
 SAMPLES are image files, or folders, which are searched with their subfolders; for a model of tables, CSV or Parquet
-files, or folders of them, with the columns that it was trained on in any order; for one of arrays, .npz or .npy. Of a
-run, the model for an unseen domain predicts, or that of --client; if the method has several for an unseen domain, their
-probabilities are averaged. Images are decoded and resized like those that the model was trained on. The result is CSV:
-file (and line, or index, of a row), class, and a column for the probability of each class; of a regression the
-`prediction`, in the label's unit, and nothing further. An image in a folder that
-cannot be read is named and skipped.
+files, or folders of them, with the columns that it was trained on in any order; for one of arrays, .npz or .npy. A run
+predicts with its model for an unseen domain, or with that of --client; if the method has several for an unseen domain,
+their probabilities are averaged. Images are decoded and resized like those that the model was trained on. The result is
+CSV: file (and line, or index, of a row), class, and a column for the probability of each class; for a regression only
+the `prediction`, in the label's unit. An image in a folder that cannot be read is named and skipped.
 
 Further columns say when not to trust a prediction: `set`, the classes that hold the true one with the probability
 --coverage for images like the clients' own (split conformal prediction; an image of another domain has no such
@@ -84,7 +83,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--coverage", type=share, metavar="P", help=f"probability that a set has the true class; else {COVERAGE}")
-    add("--refuse-above", type=share_or_distance, metavar="X", help="a distance, or 95%%: of the clients' own images")
+    add("--refuse-above", type=share_or_distance, metavar="X", help="a distance, or the share not refused, like 95%%")
     add("--adapt", nargs="?", const=OF_RUN, metavar="KIND", help="adapt the model to all SAMPLES first, see below")
     add("--out", type=Path, help="the CSV file; without it the text is printed")
     return parser.parse_args(argv[1:])

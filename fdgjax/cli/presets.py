@@ -50,7 +50,7 @@ def about(name: str, method: str) -> Iterator[str]:
     if others:
         yield ""
         yield from textwrap.wrap(
-            f"Settings of their own have {', '.join(others)} (fdgjax presets {name} METHOD).", WIDTH
+            f"With settings of their own: {', '.join(others)} (fdgjax presets {name} METHOD).", WIDTH
         )
 
 

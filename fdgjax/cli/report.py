@@ -54,7 +54,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help="folders of runs, or that hold such")
     parser.add_argument("--out", type=Path, required=True, help="folder of the report")
     parser.add_argument("--data_dir", default="", help="folder of the data, if it has moved since the runs")
-    parser.add_argument("--reach", default="", help="accuracies in percent, with commas, for the communication needed")
+    parser.add_argument("--reach", default="", help="accuracies in percent, with commas: communication to reach them")
     parser.add_argument("--figures", default="", help="files of each figure's panels: pdf, svg or png, with commas")
     parser.add_argument(
         "--states",

@@ -2,7 +2,7 @@
 
     fdgjax runs [DIR ...] [--compare]
 
-DIR is a folder of a run, or one that holds such at any depth; `runs` without it.
+DIR is the folder of a run, or one that holds runs at any depth; by default `runs`.
 """
 
 from collections.abc import Iterator, Sequence

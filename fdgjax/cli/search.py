@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         "--figure",
         default="",
         metavar="KEY",
-        help=f"of held-out data, by which trials are compared ({ACCURACY}, of a regression id_rmse): also id_auroc and "
+        help=f"figure on held-out data to compare trials by ({ACCURACY}; for a regression, id_rmse); also id_auroc and "
         "others of config.figures",
     )
     add("--seed", type=whole_number, default=0, help="of what is proposed")

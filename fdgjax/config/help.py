@@ -101,8 +101,8 @@ def explained(config: ConfigDict, group: str) -> Iterator[str]:
         yield f"  --config.{key}={values[key]}"
         section, _, name = key.rpartition(".")
         kind = class_of(section, config.method.name)
-        idle = "" if kind is not type(h) or has_effect(h, name) else "No effect by the values of the others."
-        words = ". ".join(filter(None, [meanings(kind).get(name, "").rstrip("."), may_be(kind, name, values[key])]))
+        idle = "" if kind is not type(h) or has_effect(h, name) else "No effect with the other keys' values."
+        words = ". ".join(filter(None, [meanings(kind).get(name, "").rstrip(".;"), may_be(kind, name, values[key])]))
         words = " ".join(filter(None, [words, idle]))
         yield from textwrap.wrap(pages_named(words), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
 

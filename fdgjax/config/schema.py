@@ -40,8 +40,9 @@ class ModelConfig:
     frozen: how many of its first stages are never trained and never sent (`fdgjax.models.frozen`), 0 for none, -1 for
       all: only the last layer is trained. keep_features: whether the frozen stages' output for each image is computed
       once and kept, unless a random augmentation precedes them; False computes it in each step.
-    frozen_copies: with `data.augmentation`, of how many augmented copies of each image that output is computed once and
-      kept; each step draws one for each sample. 0 augments anew and computes the frozen stages in each step.
+    frozen_copies: with `data.augmentation`, the number of augmented copies of each image whose output from the frozen
+      stages is computed once and kept; each step draws one copy for each sample. 0 augments anew and computes the
+      frozen stages in each step.
     unbiased_variance: whether BatchNorm's running variance is the unbiased one, as in PyTorch, instead of the biased
       one, as in Flax. masked_statistics: whether BatchNorm's statistics of a last partial batch are those of its
       samples alone, as in PyTorch, instead of a whole batch that its samples fill up by repetition.
@@ -151,8 +152,9 @@ class Config:
     unroll: minibatches per iteration of the compiled training loop, if `client_axis` is `vmap` or `chunk`; more make
       the program larger and its loop shorter. With `map`, each client takes its own number of steps and the loop is not
       unrolled.
-    dtype: in which the network (on a CPU: its products) is computed, `float32` or `bfloat16`. Variables, statistics,
-      gradients, optimisers, losses, messages, aggregates and checkpoints are always float32, and so are frozen stages.
+    dtype: number type in which the network (on a CPU: its products) is computed, `float32` or `bfloat16`. Variables,
+      statistics, gradients, optimisers, losses, messages, aggregates and checkpoints are always float32, and so are
+      frozen stages.
     devices: number of devices (on a CPU: of its cores) that the clients of a round are split over; 0, or the word
       `auto`, for the number on which a round is expected to end first. A run keeps the number it began with.
     eval_every: rounds between evaluations; the last round is always evaluated. eval_batch_size: samples at a time in
@@ -160,8 +162,8 @@ class Config:
     figures: further figures of the models' class probabilities, comma-separated: per client, per domain, on the worst
       and on the unseen domain, see docs/protocols.md; empty for none. Each evaluation then takes about twice as long.
     figures_threshold: with two classes, the probability from which `figures` decide for the second one; 0 to take it
-      from the clients' validation data. figures_sensitivity: the sensitivity that it shall have there; 0 for the one
-      that maximises sensitivity + specificity (Youden's index).
+      from the clients' validation data. figures_sensitivity: the sensitivity on the clients' validation data for which
+      the threshold is chosen; 0 for the threshold that maximises sensitivity + specificity (Youden's index).
     figures_resamples: bootstrap resamples for the intervals of `figures` on domains of up to 1,000 samples (or groups);
       0 for no intervals.
     checkpoint_every: rounds between checkpoints; the last round always has one.

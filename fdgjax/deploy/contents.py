@@ -29,7 +29,7 @@ FACTS: Mapping[str, str] = {
     "samples": "the number of training samples",
     "selected": "the round whose models are the best so far, or whose model is written, -1 for none",
     "seconds": "how long the node worked",
-    "withheld": "of which of its samples the node sends no counts, as they are too few",
+    "withheld": "the sets of samples of which the node sends no counts, because they are too small",
     "workdir": "a random name of the server's folder, by which a node keeps the models of its runs apart",
     "written": "that the model is written",
 }

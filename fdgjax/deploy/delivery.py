@@ -49,7 +49,7 @@ def deliver(
     written = f"{len(told) - len(failed)} of {count} clients have written their model"
     say("; ".join([written, *failed, *others]))
     if not server.knows_unseen:
-        say("the model for an unseen domain needs what is at the nodes: the server has none")
+        say("the model for an unseen domain needs what the nodes keep, so that the server has none")
         return
     models = unseen_models(server, state)
     file = folder / MODEL

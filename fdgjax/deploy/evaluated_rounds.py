@@ -80,7 +80,7 @@ def make_evaluation(
             if withheld := reply.error or too_few(str(reply.facts.get("withheld", ""))):
                 say(f"client {reply.client} sends no figures: {withheld}")
             elif lacking := without_value(reply.arrays, terms):
-                say(f"client {reply.client} sends no {', '.join(lacking)}: of a class that they need {FEWER}")
+                say(f"client {reply.client} sends no {', '.join(lacking)}: for a class that they need {FEWER}")
         replies = {reply.client: reply.arrays for reply in told if not reply.error}
         groups = {reply.client: groups_in(reply, terms) for reply in told if not reply.error}
         sizes = {COUNTED: by_table({party: sample_counts(own) for party, own in replies.items()})}

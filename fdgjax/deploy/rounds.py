@@ -242,7 +242,9 @@ def answers(told: Sequence[Reply], policy: Policy, round_: int, say: Say) -> Ite
             say(f"round {round_ + 1} goes on without client {reply.client}: {reply.error}")
         elif int(reply.facts["round"]) != round_:
             late = int(reply.facts["round"]) + 1
-            say(f"round {round_ + 1} goes on without client {reply.client}: its answer is of round {late}, too late")
+            say(
+                f"round {round_ + 1} goes on without client {reply.client}: its answer, for round {late}, came too late"
+            )
         else:
             yield reply
 

@@ -39,9 +39,9 @@ LAYERS: Mapping[str, Callable[[Output], jax.Array]] = {
 class Probing:
     """How features are evaluated.
 
-    percent: percentages of the unseen domain's samples on which the classifier is trained, with commas; it is tested on
-      the others.
-    layer: an entry of `LAYERS`.
+    percent: the percentages of the unseen domain's samples on which the classifier is trained, separated by commas; it
+      is tested on the others.
+    layer: what the classifier reads, an entry of `LAYERS`.
     repeats: number of splits, each with its own classifier.
     standardise: whether features are standardised by the training samples, so that one learning rate serves all.
     epochs, batch_size, learning_rate: of the classifier's training, by Adam.

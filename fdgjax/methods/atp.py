@@ -68,11 +68,12 @@ NORMS: Mapping[str, Callable[[int], float]] = {
 class ATP(FedAvg):
     """FedAvg's hyperparameters and those of the adaptation rates.
 
-    rate_learning_rate: of the rates. rate_norm: what their gradients are divided by, an entry of `NORMS`.
-    beside: whether every step trains the rates beside the model. rate_share: else the share of the rounds, the last
-      ones, that train them with the model fixed.
-    online: what a stream of batches is predicted with: the `last` model, adapted from the one before, or the `average`
-      of the models adapted to each batch, for which a model for an unseen domain carries the trained one along.
+    rate_learning_rate: learning rate of the adaptation rates. rate_norm: what the rates' gradients are divided by, an
+      entry of `NORMS`.
+    beside: whether every step trains the rates together with the model. rate_share: without `beside`, the share of the
+      rounds, at the end, that train the rates with the model fixed.
+    online: what predicts a stream of batches: the `last` model, adapted from the one before, or the `average` of the
+      models adapted to each batch, for which a model for an unseen domain also holds the trained one.
     """
 
     rate_learning_rate: float = hyper(0.1, search=(0.01, 0.1, 1.0), source=f"{OFFICIAL}: 0.1 for ResNet-18")

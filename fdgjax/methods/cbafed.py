@@ -55,10 +55,11 @@ OFFICIAL = "Li et al., official code"
 class CBAFed(LabelledServer):
     """Hyperparameters of a labelled server, and CBAFed's.
 
-    guesser: as in SSFL. threshold: tau; upper: the highest threshold.
+    guesser: the model that generates pseudo-labels, as in SSFL. threshold: tau. upper: the highest threshold.
     rare: share s_c below which the second most probable class is assigned.
     by_use: clients are weighted by the number of pseudo-labels they used, otherwise by `weighting`.
-    residual: a, the new model's weight; period: R, in rounds. A residual of 1 or a period of 0 switches this off.
+    residual: a, the new model's weight in the residual connection. period: R, in rounds. A residual of 1 or a period of
+      0 switches the connection off.
     """
 
     guesser: str = hyper("server", search=tuple(GUESSERS), source="UAP, section 4.2: the server model")

@@ -56,7 +56,8 @@ STYLES: Mapping[str, Callable[[Style, DrawnImages], Style]] = {"single": single,
 class CCST(FedAvg):
     """FedAvg's hyperparameters and the exchange's.
 
-    level: how many restyled copies each image has. styles: of a `single` image, or the `overall` one of a client.
+    level: how many restyled copies each image has. styles: which style of another client a copy takes, that of a
+      `single` image or the `overall` one of its images.
     images: number of images whose styles a client sends in a round.
     """
 

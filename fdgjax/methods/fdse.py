@@ -48,10 +48,11 @@ class FDSE(FedAvg):
     consensus: A, the rule for shared parameters: `min_norm`, or `mean` without it.
     personalisation: B, for personal parameters: `attention`, or `own` without it (clients keep theirs), or `mean`.
     consistency: C, the term of statistics: `paper` (equation 6), `official` (`official_term`) or `none`.
-    strength, beta: lambda, and the growth of the layers' weights with depth. tau: temperature of the attention.
+    strength: lambda, the weight of C. beta: how the layers' weights in C grow with depth. tau: temperature of the
+      attention.
     first_round: the first round (from 0) with C; the official code begins with 1.
-    adaptation_epochs, adaptation_learning_rate: of Algorithm 3, which gives no values; 0 epochs do not adapt. Its loss
-      is that of equation 6.
+    adaptation_epochs, adaptation_learning_rate: epochs and learning rate of Algorithm 3, which gives neither; its loss
+      is that of equation 6. With 0 epochs nothing is adapted.
     """
 
     client_optimizer: str = hyper("sgd", examples=True, search=("sgd", "adam"), source="FDSE, Algorithm 1")

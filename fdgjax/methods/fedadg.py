@@ -38,8 +38,8 @@ class FedADG(FedAvg):
     """FedAvg's hyperparameters and the adversary's.
 
     weight: of the features' distance from the reference; the cross-entropy has the rest.
-    adversary_learning_rate: of generator and discriminator, whose optimiser is otherwise the clients'.
-    adversary_units: hidden units of both.
+    adversary_learning_rate: learning rate of generator and discriminator; their optimiser is otherwise the clients'.
+    adversary_units: hidden units of generator and discriminator, each.
     """
 
     weight: float = hyper(0.15, most=1, search=(0.05, 0.15, 0.5), source=f"{OFFICIAL}: 0.15")

@@ -64,7 +64,7 @@ class FedAvg(ClientHyper):
     server_optimizer: any optax optimiser that takes a learning rate; it takes the aggregate's negative as a gradient.
       `adagrad`, `adam` and `yogi` are Reddi et al.'s (`fdgjax.methods.parts.optimizers.adaptive`), not optax's.
     server_learning_rate: of the server's optimiser. server_momentum: for optimisers that take one.
-    server_epsilon: tau of these three.
+    server_epsilon: tau of `adagrad`, `adam` and `yogi`.
     unseen: which model predicts for an unseen domain if clients keep variables of their own: `each` client's (the
       accuracies are averaged), one with the `mean` of these variables, or, if the server trains, the `server`'s.
     """

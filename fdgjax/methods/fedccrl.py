@@ -46,9 +46,10 @@ OFFICIAL = "Wang et al., official code"
 class FedCCRL(FedAvg):
     """FedAvg's hyperparameters, the exchange's and those of the agreement.
 
-    images: number of images whose styles a client sends in a round. beta: a of the mixture of styles. augmentation: an
-      entry of `AUGMENTATIONS`.
-    contrast, divergence: lambda_1 and lambda_2. temperature: T. positives: an entry of `POSITIVES`.
+    images: number of images whose styles a client sends in a round. beta: a of Beta(a, a), by which styles are mixed.
+      augmentation: of an image after its change of style, an entry of `AUGMENTATIONS`.
+    contrast: lambda_1, weight of the contrast. divergence: lambda_2, weight of the divergence. temperature: T of the
+      contrast. positives: which vectors of its class are an anchor's positives, an entry of `POSITIVES`.
     """
 
     images: int = hyper(16, least=1, search=(4, 16, 64), source=f"{OFFICIAL}: a tenth of all")

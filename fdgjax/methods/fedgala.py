@@ -50,12 +50,13 @@ from fdgjax.utils.variables import flatten, unflatten
 class FedGaLA(FedSimCLR):
     """The hyperparameters of self-supervised clients, and of the alignment.
 
-    local: whether gradients are aligned; threshold: smallest cosine; sign: `descent` or `as_published`.
+    local: whether gradients are aligned. threshold: the smallest cosine of a gradient that is kept. sign: `descent` or
+      `as_published`.
     reference: what gradients are aligned with, the last `step` of the global model or `random` directions, a control
       that drops half of the gradients at random.
     dropped: what the optimiser makes of a dropped gradient, `skip` (it leaves the array as it is) or `zero`.
     first_round: the first round (from 0) in which gradients are aligned; before round 1 there is no last step.
-    globally: whether updates are aligned; iterations, gamma, scope: of `global_alignment`.
+    globally: whether updates are aligned. iterations, gamma, scope: arguments of `fdgjax.aggregation.global_alignment`.
     compared: weights of the mean that updates are compared with, `updates` (equal) or `shares` (of the samples).
     l2, proximal: weights of `|theta|^2 / 2` and of `|theta - theta_received|^2 / 2` in the loss.
     """

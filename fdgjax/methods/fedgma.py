@@ -26,8 +26,8 @@ from fdgjax.methods.parts.requirements import SEVERAL_PARTICIPANTS
 class FedGMA(FedAvg):
     """FedAvg's hyperparameters and the mask's.
 
-    tau: threshold. mask: factor on an update below it, `soft` (A) or `hard` (0). votes: v, the aggregation's `weights`,
-      or `equal`.
+    tau: threshold of the agreement A. mask: factor on an update whose A is below tau, `soft` (A) or `hard` (0).
+    votes: v, the weights of the clients' signs: the aggregation's `weights`, or `equal`.
     """
 
     server_learning_rate: float = hyper(1.0, above=0, search=(1.0, 1e-1, 1e-2), source=TABLE_10)

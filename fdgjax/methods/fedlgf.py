@@ -33,8 +33,9 @@ PERTURBED = When(lambda h: bool(h.local_flatness or h.global_flatness))
 class FedLGF(FedAvg):
     """FedAvg's hyperparameters and those of the flatness.
 
-    local_flatness, global_flatness: alpha and beta. perturbation: of the last layer, an entry of `DIRECTIONS`.
-    probe: s. radius: r.
+    local_flatness: alpha, weight of KL(q || p). global_flatness: beta, weight of KL(q_received || p).
+    perturbation: what changes in the last layer, an entry of `DIRECTIONS`.
+    probe: s, the length of the move at which the gradient g is taken. radius: r, the length of the perturbation.
     """
 
     local_flatness: float = hyper(0.1, search=(0.0, 0.01, 0.1, 1.0), source=f"{OFFICIAL}: 0.1")

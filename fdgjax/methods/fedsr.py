@@ -52,7 +52,7 @@ REFERENCES: Mapping[str, LabelFn] = {
 class FedSR(FedAvg):
     """FedAvg's hyperparameters, and the regularisers.
 
-    l2r, cmi: alpha and beta. length: `squared` or `plain`.
+    l2r: alpha, weight of L2R. cmi: beta, weight of CMI. length: |z| of L2R, `squared` or `plain`.
     references: whether r_mu, r_sigma and C are `shared` or stay `local` (predictions do not use them).
     """
 

@@ -43,7 +43,8 @@ class HFedF(HyperNetHyper):
 
     alignment: `separate` aligns theta and nu separately (v2), `joint` both together (v1), `none` averages.
     alignment_sign: +1 favours agreement with the mean gradient (Algorithm 3), -1 is equation 9 as printed.
-    alignment_temperature, alignment_scope: of the softmax; the paper's are 1 and the whole tree.
+    alignment_temperature: temperature of the softmax, in the paper 1. alignment_scope: one softmax for the whole
+      `tree`, as in the paper, or one for each `leaf`.
     ema: a, the weight of the new state in `a * new + (1 - a) * smoothed`; 1 switches smoothing off.
     warmup: the round w (from 0) whose result starts the smoothed state; rounds after it are smoothed.
     embeddings: `learned`, `random` (drawn anew every round) or `fixed` (from an autoencoder, trained by each client).

@@ -28,7 +28,7 @@ from fdgjax.objectives import model_contrastive
 class Moon(FedAvg):
     """FedAvg's hyperparameters and the contrast's.
 
-    mu: strength of the contrast. temperature: the contrast's.
+    mu: strength of the contrast. temperature: T of the contrast.
     """
 
     mu: float = hyper(1.0, search=(0.1, 1.0, 5.0, 10.0), source="FDSE, A7.4; Li et al., section 4.1")

@@ -46,9 +46,10 @@ LAST: Mapping[str, bool] = {"first": False, "last": True}
 class SemiFL(SSFL):
     """SSFL's hyperparameters, with SemiFL's choices.
 
-    threshold: tau. mix: lambda, the weight of the mixed samples' loss; alpha: of m's distribution.
+    threshold: tau, the least confidence. mix: lambda, the weight of the mixed samples' loss. alpha: of m's
+      distribution, Beta(alpha, alpha).
     augmentation: the views, an entry of `fdgjax.data.augmentations.weak_strong.VIEWS`.
-    server: whether it trains `last`, after the aggregation, or `first`.
+    server: when in a round it trains: `last`, after the aggregation, or `first`.
     """
 
     weighting: str = hyper("uniform", search=("uniform", "samples"), source="Diao et al., official code")

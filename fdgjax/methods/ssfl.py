@@ -42,8 +42,8 @@ NORMS: Mapping[str, str] = {"kept": "local", "averaged": "shared"}
 class LabelledServer(FedAvg):
     """FedAvg's hyperparameters, with UAP's training, for a server that trains and clients without labels.
 
-    unseen: whose BatchNorm layers the global model has: the `server`'s own, the `mean` of those of clients that have
-      trained, or `each` one's.
+    unseen: whose BatchNorm layers complete the global model: the `server`'s, the `mean` of those of all clients that
+      have trained, or `each` client's.
     batch_norm: `kept` at clients and server, or `averaged` with everything else.
     class_aware: whether the server's minibatches are class-balanced.
     """
@@ -62,7 +62,7 @@ class SSFL(LabelledServer):
     """How pseudo-labels are generated.
 
     guess: `centroids` (nearest class centroid, in cosine) or `argmax`. guesser: the model that generates
-      them, the `server`'s or the `client`'s, with its own BatchNorm layers.
+      pseudo-labels, the `server`'s or the `client`'s, with its own BatchNorm layers.
     """
 
     guess: str = hyper("centroids", search=tuple(LABELLERS), source="UAP, section 4.2")

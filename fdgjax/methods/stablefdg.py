@@ -52,9 +52,10 @@ STYLED = When(lambda h: h.probability > 0)
 class StableFDG(FedAvg):
     """FedAvg's hyperparameters and the styles'.
 
-    probability: that a minibatch's styles are shifted, and that they are explored after a stage.
-    copies: for each sample of a minibatch, in the oversampled minibatch. level: of the extrapolation.
-    beta: of the mixture of styles.
+    probability: of style sharing in each minibatch, and of style exploration after each stage.
+    copies: how many join an explored minibatch, as a multiple of its size. level: how far the copies' styles are
+      extrapolated.
+    beta: of Beta(beta, beta), from which the shares of mixed styles are drawn.
     """
 
     probability: float = hyper(0.5, most=1, search=(0.0, 0.5), source=f"{OFFICIAL}: 0.5")

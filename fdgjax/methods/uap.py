@@ -53,8 +53,8 @@ MEANS: Mapping[str, Callable[[Variables, Context], Variables]] = {
 class UAP(SSFL):
     """SSFL's hyperparameters and the alignment.
 
-    alpha, beta: weights of CDD and COV. lambda_: variance of the classes' Gaussians; gamma: factor on it for the
-      reference covariance.
+    alpha: weight of CDD. beta: weight of COV. lambda_: variance of the classes' Gaussians. gamma: factor on lambda for
+      the reference covariance.
     covariance: `identity` (equation 4) or `off_diagonal` (Table 15: variances are left alone).
     least_samples: a partial minibatch with fewer samples is left out of COV: white features of n samples and m
       dimensions have an expected COV of `(m + 1) / (n - 1)`.

@@ -39,9 +39,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         help="keys of every run's config, such as rounds=20; a value with commas stands in double quotes. "
         "--config.KEY=VALUE, as of fdgjax train, does the same without quotes",
     )
-    add("--shard", default="1/1", metavar="I/N", help="the I-th of N shares, from 1; auto: a SLURM array's, a pod's")
+    add("--shard", default="1/1", metavar="I/N", help="the I-th of N shares, from 1; auto: by SLURM array task or pod")
     add("--jobs", type=positive_number, default=1, metavar="N", help="processes on this machine")
-    add("--time_budget", type=seconds, default=0.0, metavar="SECONDS", help="after which it saves and stops")
+    add("--time_budget", type=seconds, default=0.0, metavar="SECONDS", help="time after which it saves and stops")
     add("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -56,7 +56,7 @@ def add_cells(parser: argparse.ArgumentParser, together: int) -> None:
         type=positive_number,
         default=together,
         metavar="N",
-        help=f"runs as one program that differ in numbers or unseen domains alone ({together})",
+        help=f"runs per program, if they differ in numbers or unseen domains alone ({together})",
     )
 
 
@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--scale", default=PAPER, help="a scale of the spec: paper, the whole protocol; cpu, or others that it has")
     add("--only", nargs="*", action="extend", default=[], metavar="WORD", help="runs whose names have one of the words")
-    add("--devices", type=positive_number, metavar="N", help="config.devices of every run; 1 unless the config has it")
+    add("--devices", type=positive_number, metavar="N", help="config.devices of every run; else the config's, or 1")
 
 
 def read_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:

@@ -119,7 +119,7 @@ def test_what_has_no_effect_by_other_values_is_said(capsys: pytest.CaptureFixtur
         key: said.partition(f"--config.method.{key}=")[2].partition("--config")[0]
         for key in ("weighting", "sharpness_eta")
     }
-    assert ["No effect by" in words for words in of.values()] == [False, True]
+    assert ["No effect with" in words for words in of.values()] == [False, True]
 
 
 @pytest.mark.slow

@@ -136,7 +136,7 @@ def test_an_answer_of_an_earlier_round_is_not_used(trial: Trial, server: ServerP
             return [replies[0], self.late] if round_ == 1 else replies
 
     said = run(server, Late(node_settings(trial, tmp_path)), tmp_path, deadline=1.0)
-    assert "round 2 goes on without client 1: its answer is of round 1, too late" in said
+    assert "round 2 goes on without client 1: its answer, for round 1, came too late" in said
     records = [json.loads(line) for line in (tmp_path / "server" / "rounds.jsonl").read_text().splitlines()]
     assert [record["missing"] for record in records] == [[1], [1], []]
 

@@ -110,7 +110,7 @@ def test_where_no_node_sends_the_figure_that_selects_the_last_round_is_delivered
     config = dataclasses.replace(those.terms.config, figures="auroc", selection="validation:auroc")
     least = min(len(own.labels) for own in those.held_out)
     deployed(those._replace(terms=those.terms._replace(config=config)), tmp_path, least, said)
-    assert [line for line in said if "sends no auroc: of a class that they need it evaluates on fewer samples" in line]
+    assert [line for line in said if "sends no auroc: for a class that they need it evaluates on fewer samples" in line]
     assert any("selection=validation:auroc" in line and "the last round's model is taken" in line for line in said)
     summary = json.loads((tmp_path / "server" / "summary.json").read_text())
     assert "id_accuracy" in summary

@@ -236,11 +236,12 @@ class AdaptationConfig:
 
     kind: an entry of `ADAPTATIONS`; `own` for what the method itself does, if anything.
     scope: what it is adapted to at a time, an entry of `SCOPES`.
-    batch_size: images of a step, and of a batch where the scope has batches; 0 for config.batch_size.
-    epochs: of `tent` and `shot`; 0 for 1 and 15. learning_rate: of `tent` and `shot`; 0 for 0.001 and 0.01.
-    source_share: the share of the trained statistics in those of `statistics` and `tent`.
-    support: of `t3a`, the most samples that stand for a class; 0 for all.
-    pseudo_label_weight: of `shot`, the weight of the cross-entropy with its pseudo-labels.
+    batch_size: images of a step, and of a batch if `scope` is `batch` or `stream`; 0 for config.batch_size.
+    epochs: passes of `tent` and `shot`; 0 for 1 (`tent`) or 15 (`shot`). learning_rate: of `tent` and `shot`; 0 for
+      0.001 (`tent`) or 0.01 (`shot`).
+    source_share: with `statistics` and `tent`, the share of the trained statistics in the new ones.
+    support: with `t3a`, the largest number of samples that stand for a class; 0 for all.
+    pseudo_label_weight: with `shot`, the weight of the cross-entropy with its pseudo-labels.
     """
 
     kind: str = key("own", names=ADAPTATIONS)

@@ -21,7 +21,7 @@ class HyperNetHyper(ClientHyper):
     server_optimizer: any optax optimiser that takes a learning rate, for theta and nu.
     server_learning_rate: of the server's optimiser. server_momentum: for optimisers that take one.
     weighting: of the clients' gradients, `uniform` or by their numbers of training `samples`.
-    hidden: units of each layer of the hypernetwork. depth: number of its hidden layers.
+    hidden: units of each layer of the hypernetwork. depth: number of the hypernetwork's hidden layers.
     server_weight_decay: added to the gradient of theta and nu, as PyTorch's Adam does.
     embedding_dim: e; 0 for the papers' floor(1 + clients / 4).
     initialisation: `torch`, `flax` or `model`, see `fdgjax.models.hypernetwork`; '' for `model` where the client model

@@ -176,8 +176,8 @@ class ClientHyper:
     client_optimizer: any optax optimiser that takes a learning rate. The papers name none; a learning rate of 1e-3
       with weight decay suggests Adam.
     client_learning_rate: of the local optimiser.
-    client_weight_decay: added to the gradient (an L2 penalty), as PyTorch's optimisers do; with an optimiser that has
-      a weight decay of its own, such as AdamW, that one's.
+    client_weight_decay: added to the gradient (an L2 penalty), as in PyTorch's optimisers, or the optimiser's own
+      weight decay if it has one, as AdamW has.
     client_momentum: for optimisers that take one.
     client_learning_rate_decay: factor on the learning rate after every round.
     client_schedule: another factor on the learning rate, over all rounds: an entry of `SCHEDULES`.
@@ -185,7 +185,8 @@ class ClientHyper:
     keep_optimizer: whether a client's optimiser state, such as its momentum, outlives the round.
     sharpness: radius rho of a sharpness-aware step, whose gradient is taken where the loss near the parameters is
       higher (`fdgjax.methods.parts.sharpness`); 0 for a plain step.
-    sharpness_kind: how that point is chosen, an entry of `KINDS` there. sharpness_eta: ASAM's eta.
+    sharpness_kind: how a sharpness-aware step chooses the point at which it takes the gradient, an entry of
+      `fdgjax.methods.parts.sharpness.KINDS`. sharpness_eta: ASAM's eta.
     """
 
     name: str = ""
