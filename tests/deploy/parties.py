@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from fdgjax.config import Config
-from fdgjax.contract import Method
+from fdgjax.contract import Method, Model
 from fdgjax.data.federation import Federation, Rows, without_labels
 from fdgjax.deploy.account import Guard
 from fdgjax.deploy.node import Answer, Node, NodeState, answer, make_node
@@ -45,15 +45,17 @@ def parties(
     privacy: Privacy | None = None,
     guards: Sequence[Guard | None] = (None,) * (PARTIES + 1),
     change: Callable[[Method], Method] = lambda method: method,
+    model: str | Model = "",
     **plan: Any,
 ) -> Parties:
     """The method on a toy federation whose ids are the positions, as a deployment numbers its clients.
 
-    With `privacy` weights are equal; `guards` are the nodes' and the server's.
+    With `privacy` weights are equal; `guards` are the nodes' and the server's. Without `model` the network has
+    BatchNorm where it can be trained.
     """
     federation = toy_federation(lengths_for(name)[:PARTIES])
     federation = federation._replace(ids=jax.device_put(np.arange(PARTIES, dtype=np.int32)))
-    model = "dense" if METHODS[name].unit or privacy else "norm"
+    model = model or ("dense" if METHODS[name].unit or privacy else "norm")
     method = change(build(name, federation, model, **({"weighting": "uniform"} if privacy else {})))
     terms = Terms(Config(), ("a", "b", "c"), IMAGE, PARTIES)
     plan_of = make_plan(epochs=1, **plan)._replace(privacy=privacy)

@@ -13,7 +13,7 @@ import optax
 import pytest
 
 from fdgjax.config import make_config, read_config
-from fdgjax.contract import Method
+from fdgjax.contract import Method, Model
 from fdgjax.deploy.account import ACCOUNT, SECRET, Guard, make_guard, read_account
 from fdgjax.deploy.leaves import by_path
 from fdgjax.deploy.node import NEVER, Answer, Node, NodeState, answer, make_node
@@ -28,6 +28,7 @@ from fdgjax.engine.exposure import of_clients, of_samples
 from fdgjax.engine.privacy import Exposure, budget, needed_noise
 from fdgjax.engine.privacy.noise import Privacy
 from fdgjax.experiments import batching_of
+from fdgjax.nn import BatchStatistics
 from fdgjax.utils.errors import UserError
 from tests.deploy.parties import PARTIES, Parties, apart, one_round, parties, simulated
 from tests.deploy.test_account import COST
@@ -35,6 +36,7 @@ from tests.deploy.test_request_handlers import Direct
 from tests.deploy.trial import Trial, compare, make_trial, node_settings
 from tests.engine.privacy.test_noise import check_gaussian, without_gradient
 from tests.runs import perceptron
+from tests.toy_models import tiny_model
 from tests.toys import BATCH, flat, make_plan
 
 __all__ = ["perceptron"]
@@ -42,6 +44,8 @@ __all__ = ["perceptron"]
 CLIP, NOISE, RATE = 0.7, 1.3, 0.1
 SAMPLES, CLIENTS = Privacy(CLIP, NOISE, samples=True), Privacy(CLIP, NOISE)
 CHOSEN = {"selection": "validation", "method.weighting": "uniform"}
+FROZEN = tiny_model("dense", "fedavg", "norm", BatchStatistics(frozen=lambda path: True))
+"""A network whose BatchNorm keeps its statistics."""
 PUBLIC = Guard(lambda release: np.uint32(0), lambda release: 0.0)
 """The simulation's randomness, which every party knows: only a test can hand it to a node or a server."""
 
@@ -76,18 +80,22 @@ def as_row(made: Answer) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "privacy"),
+    ("name", "privacy", "model"),
     [
-        ("fedavg", SAMPLES),
-        ("fedavg", CLIENTS),
-        pytest.param("ditto", SAMPLES, marks=pytest.mark.slow),
-        pytest.param("hfedf", SAMPLES, marks=pytest.mark.slow),
-        pytest.param("scaffold", CLIENTS, marks=pytest.mark.slow),
-        pytest.param("feddyn", CLIENTS, marks=pytest.mark.slow),
+        ("fedavg", SAMPLES, ""),
+        ("fedavg", CLIENTS, ""),
+        ("fedavg", SAMPLES, FROZEN),
+        ("fedavg", CLIENTS, FROZEN),
+        ("ditto", SAMPLES, ""),
+        ("hfedf", SAMPLES, ""),
+        ("scaffold", CLIENTS, ""),
+        ("feddyn", CLIENTS, ""),
     ],
 )
-def test_from_the_simulations_seed_come_the_simulations_numbers(name: str, privacy: Privacy) -> None:
-    those = parties(name, privacy, [PUBLIC] * (PARTIES + 1))
+def test_from_the_simulations_seed_come_the_simulations_numbers(
+    name: str, privacy: Privacy, model: str | Model
+) -> None:
+    those = parties(name, privacy, [PUBLIC] * (PARTIES + 1), model=model)
     held, kept = those.server.first(those.lengths), dict[int, NodeState]()
     for _ in range(2):
         result, kept = one_round(those, held, kept)

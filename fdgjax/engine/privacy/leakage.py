@@ -21,6 +21,7 @@ from fdgjax.engine.traffic import Traffic, traffic
 from fdgjax.utils.random import any_key
 
 FREEZE = "config.model.frozen_statistics keeps those of pretrained weights"
+"""How a network with BatchNorm is protected."""
 TRIED_PAIRS = 8
 """Pairs of samples at which it is tried whether a loss mixes them."""
 
