@@ -44,7 +44,8 @@ MIXTURES: Mapping[str, Callable[[jax.Array, int], jax.Array]] = {
 class FedDG(FedAvg):
     """FedAvg's hyperparameters and the exchange.
 
-    gamma: weight of the loss on mixed images. share: L, half of the exchanged window's share of the spectrum.
+    gamma: weight of the loss on mixed images. share: L, half of the exchanged window's side as a fraction of the
+      spectrum's.
     mixture: `uniform`, or `full` (lambda = 1). images: number of images whose amplitudes a client sends
       in a round.
     meta_step: eta, step size before the loss on mixed images (first order: no gradient through it); 0 for no step.

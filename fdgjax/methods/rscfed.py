@@ -47,7 +47,7 @@ class RSCFed(LabelledServer):
 
     subsets: M, their number. share: of the round's clients in each subset, rounded up. beta: of DMA's weights.
       distance: the norm of u_i - u in DMA's weights, an entry of `fdgjax.aggregation.subsets.DISTANCES`.
-    consistency: r, factor on the loss. temperature: T, for the teacher's predictions. decay: of the teacher.
+    consistency: r, factor on the loss. temperature: T, for the teacher's predictions. decay: the teacher's, at most.
     augmentation: the augmentation whose weak view is taken, an entry of `fdgjax.data.augmentations.weak_strong.VIEWS`.
     labelled_learning_rate: of the training at the server; 0 for the clients' rate.
     """
