@@ -95,3 +95,8 @@ def tiny_model(
 ) -> Model:
     """A `tiny_network` for the toy federation's images."""
     return as_model(*tiny_network(name, method, unit), statistics=statistics)
+
+
+def frozen_model(method: str = "fedavg") -> Model:
+    """A `tiny_model` whose BatchNorm keeps its statistics in training."""
+    return tiny_model("dense", method, "norm", BatchStatistics(frozen=lambda path: True))

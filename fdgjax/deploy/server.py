@@ -21,7 +21,6 @@ from fdgjax.deploy.leaves import Leaves, blank, by_path, checked_leaves, with_le
 from fdgjax.deploy.node import NEVER
 from fdgjax.deploy.placement import Placement, check_init, placement_of, unseen_from_server
 from fdgjax.deploy.terms import Agreed, OwnSamples, federation_of, identity_words
-from fdgjax.engine.privacy.leakage import leaves_to_cover
 from fdgjax.engine.privacy.noise import private_messages
 from fdgjax.engine.round import State, all_finite, init_state, participants, server_round, train_server
 from fdgjax.engine.traffic import Traffic, traffic
@@ -154,8 +153,7 @@ def make_server(agreed: Agreed, own: OwnSamples) -> ServerPrograms:
         messages = keep_rows(arrived, messages, jax.tree.map(jnp.zeros_like, messages))
         if plan.privacy and not plan.privacy.samples:
             # Who is missing adds nothing to the sum, whose divisor and noise stay those of all participants.
-            covered = leaves_to_cover(method, federation)
-            messages = private_messages(plan.privacy, method.updates, messages, covered, who, root, state.round)
+            messages = private_messages(plan.privacy, method, federation, messages, who, root, state.round)
         server, rows, _, loss, _ = server_round(
             method, plan, state, server, whole(after, count), messages, weights, federation
         )

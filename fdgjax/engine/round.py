@@ -17,7 +17,6 @@ from fdgjax.engine.batched_hyper import BatchedHyper, over_methods
 from fdgjax.engine.clients import jit, over_clients, repeat_of
 from fdgjax.engine.local import Batching, LocalData, LocalTraining, samples_of, train_locally
 from fdgjax.engine.privacy.dp_sgd import train_privately
-from fdgjax.engine.privacy.leakage import leaves_to_cover
 from fdgjax.engine.privacy.noise import Privacy, private_messages
 from fdgjax.engine.robustness.attacks import Attack, forge, is_hostile, poisoned
 from fdgjax.engine.robustness.defences import Defence, Verdict, defend
@@ -182,9 +181,8 @@ def run_round(method: Method, plan: RoundPlan, state: State, federation: Federat
         new_optimizers = keep_rows(finite, new_optimizers, optimizers)
 
     if plan.privacy and not plan.privacy.samples:
-        covered = leaves_to_cover(method, federation)
         messages = private_messages(
-            plan.privacy, method.updates, messages, covered, federation.ids[who], state.seed, state.round
+            plan.privacy, method, federation, messages, federation.ids[who], state.seed, state.round
         )
     server, new_clients, coefficients, last_loss, verdict = server_round(
         method, plan, state, server, new_clients, messages, weights, federation

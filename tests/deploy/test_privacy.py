@@ -28,7 +28,6 @@ from fdgjax.engine.exposure import of_clients, of_samples
 from fdgjax.engine.privacy import Exposure, budget, needed_noise
 from fdgjax.engine.privacy.noise import Privacy
 from fdgjax.experiments import batching_of
-from fdgjax.nn import BatchStatistics
 from fdgjax.utils.errors import UserError
 from tests.deploy.parties import PARTIES, Parties, apart, one_round, parties, simulated
 from tests.deploy.test_account import COST
@@ -36,7 +35,7 @@ from tests.deploy.test_request_handlers import Direct
 from tests.deploy.trial import Trial, compare, make_trial, node_settings
 from tests.engine.privacy.test_noise import check_gaussian, without_gradient
 from tests.runs import perceptron
-from tests.toy_models import tiny_model
+from tests.toy_models import frozen_model
 from tests.toys import BATCH, flat, make_plan
 
 __all__ = ["perceptron"]
@@ -44,8 +43,7 @@ __all__ = ["perceptron"]
 CLIP, NOISE, RATE = 0.7, 1.3, 0.1
 SAMPLES, CLIENTS = Privacy(CLIP, NOISE, samples=True), Privacy(CLIP, NOISE)
 CHOSEN = {"selection": "validation", "method.weighting": "uniform"}
-FROZEN = tiny_model("dense", "fedavg", "norm", BatchStatistics(frozen=lambda path: True))
-"""A network whose BatchNorm keeps its statistics."""
+FROZEN = frozen_model()
 PUBLIC = Guard(lambda release: np.uint32(0), lambda release: 0.0)
 """The simulation's randomness, which every party knows: only a test can hand it to a node or a server."""
 

@@ -104,8 +104,8 @@ def read_cached(folder: Path, read: Callable[[Path], Content]) -> Content | None
         remove_damaged(folder, read)
     except OSError as error:
         raise UserError(
-            f"the cache {folder} is damaged ({error}); expected one that can be removed; delete it, or set "
-            "config.data.cache_dir"
+            f"the cache {folder} is damaged and cannot be removed ({error}); expected a folder that can be; delete "
+            "it, or set config.data.cache_dir"
         ) from error
     return None
 

@@ -144,8 +144,8 @@ def load_data(
         found = _from_cache(name, source, size, folder)
     except OSError as error:
         raise UserError(
-            f"cannot read or write the cache {folder} ({error}); expected a folder with space; set "
-            "config.data.cache_dir"
+            f"cannot read or write the cache {folder} ({error}); expected a folder with space; free some, "
+            "or set config.data.cache_dir"
         ) from error
     return found._replace(splits=splits).said(words)
 

@@ -150,10 +150,9 @@ def changes_others(method: Method, federation: Federation, travelling: Traffic) 
     return depends(changed, (travelling.received["params"], batch, any_key(), travelling.context), others)
 
 
-def leaves_to_cover(method: Method, federation: Federation) -> list[bool]:
+def leaves_to_cover(method: Method, federation: Federation, travelling: Traffic) -> list[bool]:
     """Which leaves of a client's update noise has to cover: those that depend on what the client trained, found or
     keeps. BatchNorm's frozen statistics do not: a client sends no change of them."""
-    travelling = traffic(method, federation)
     variables = travelling.trained.variables
     if not changes_others(method, federation, travelling):
         variables = {"params": variables["params"]}
@@ -178,7 +177,9 @@ def noisy_statistics(method: Method, federation: Federation, travelling: Traffic
     others = travelling.received.keys() - {"params"}
     paths = (path for path, _ in jax.tree.leaves_with_path(method.updates.get(travelling.message)))
     of_others = [any(getattr(key, "key", None) in others for key in path) for path in paths]
-    return any(of_others) and any(map(all, zip(of_others, leaves_to_cover(method, federation), strict=True)))
+    return any(of_others) and any(
+        map(all, zip(of_others, leaves_to_cover(method, federation, travelling), strict=True))
+    )
 
 
 class SomeClients(NamedTuple):

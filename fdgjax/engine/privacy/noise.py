@@ -13,7 +13,7 @@ Sample level (Abadi et al., "Deep learning with differential privacy", 2016, Alg
 the methods that may run with them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +22,10 @@ import jax.numpy as jnp
 import optax
 
 from fdgjax.aggregation.updates import largest_magnitude
-from fdgjax.contract import Lens, PyTree
+from fdgjax.contract import Method, PyTree
+from fdgjax.data.federation import Federation
+from fdgjax.engine.privacy.leakage import leaves_to_cover
+from fdgjax.engine.traffic import traffic
 from fdgjax.utils.random import Purpose, stream
 from fdgjax.utils.registry import lookup
 
@@ -92,9 +95,9 @@ WHERE: Mapping[str, Callable[[PyTree, float, jax.Array, jax.Array, jax.Array], P
 
 def private_messages(
     privacy: Privacy,
-    updates: Lens,
+    method: Method,
+    federation: Federation,
     messages: PyTree,
-    covered: Sequence[bool],
     ids: jax.Array,
     seed: jax.Array,
     round_: jax.Array,
@@ -103,17 +106,18 @@ def private_messages(
 
     Args:
       privacy: clip, noise, and who adds it.
-      updates: the updates in a message.
+      method: what the messages are of; leaves of its updates that do not depend on a client (`leaves_to_cover`) are
+        neither clipped nor changed.
+      federation: as the method's functions see it; only shapes are used.
       messages: stacked, `[clients, ...]`.
-      covered: for each leaf of an update whether noise covers it (`fdgjax.engine.privacy.leakage.leaves_to_cover`); the
-        others are neither clipped nor changed.
       ids, seed, round_: of the random streams.
     """
-    leaves, structure = jax.tree.flatten(updates.get(messages))
+    covered = leaves_to_cover(method, federation, traffic(method, federation))
+    leaves, structure = jax.tree.flatten(method.updates.get(messages))
     own = [leaf for leaf, yes in zip(leaves, covered, strict=True) if yes]
     clipped = jax.vmap(partial(clip_norm, most=privacy.clip))(own)
     noisy_sum = lookup("where", privacy.where, WHERE)
     total = noisy_sum(clipped, privacy.noise * privacy.clip, ids, seed, round_)
     everyone = iter([jnp.broadcast_to(sum_ / len(ids), leaf.shape) for sum_, leaf in zip(total, own, strict=True)])
     after = [next(everyone) if yes else leaf for leaf, yes in zip(leaves, covered, strict=True)]
-    return updates.set(messages, jax.tree.unflatten(structure, after))
+    return method.updates.set(messages, jax.tree.unflatten(structure, after))

@@ -142,7 +142,7 @@ def test_a_damaged_cache_that_cannot_be_removed_is_reported(made: Made, monkeypa
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(caching.os, "rename", refuse)
-    with pytest.raises(UserError, match=r"is damaged .*Read-only file system"):
+    with pytest.raises(UserError, match=r"is damaged and cannot be removed .*Read-only file system"):
         made.load()
 
 

@@ -24,9 +24,8 @@ from fdgjax.engine.privacy.leakage import (
 )
 from fdgjax.engine.traffic import traffic
 from fdgjax.methods import METHODS
-from fdgjax.nn import BatchStatistics
 from fdgjax.utils.variables import flatten
-from tests.toy_models import tiny_model
+from tests.toy_models import frozen_model, tiny_model
 from tests.toys import FULL_LENGTHS, build, toy_federation
 
 MORE, STATISTICS = "send more than their updates", "send statistics"
@@ -199,8 +198,7 @@ def test_what_leaks_beside_the_noise(name: str, model: str, chosen: Any, reasons
 
 @pytest.mark.parametrize("name", sorted(name for name, reason in SAMPLES.items() if not reason))
 def test_frozen_statistics_are_no_reason(name: str) -> None:
-    frozen = tiny_model("dense", name, "norm", BatchStatistics(frozen=lambda path: True))
-    assert not (found := next(sample_leaks(*of_toys(name, frozen)), None)), found
+    assert not (found := next(sample_leaks(*of_toys(name, frozen_model(name))), None)), found
     # FedCLIP trains an adapter beside the network, which it only evaluates.
     found = next(sample_leaks(*of_toys(name, tiny_model("dense", name, "norm"))), None)
     assert agrees(found, "" if name == "fedclip" else BATCHES), found
@@ -208,27 +206,27 @@ def test_frozen_statistics_are_no_reason(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name, reason in CLIENTS.items() if not reason))
 def test_frozen_statistics_of_clients_are_no_reason(name: str) -> None:
-    frozen = tiny_model("dense", name, "norm", BatchStatistics(frozen=lambda path: True))
-    found = next(client_leaks(*of_toys(name, frozen)), None)
+    found = next(client_leaks(*of_toys(name, frozen_model(name))), None)
     # PartialFed's clients mix the server's statistics with their own, which may differ; FedBN's keep their scales.
     assert agrees(found, {"partialfed": STATISTICS, "fedbn": KEPT}.get(name, "")), found
 
 
 def test_noise_covers_what_depends_on_a_client() -> None:
     """Of FedAvg's update the frozen statistics alone do not; what a client sends of its row, loss or steps does."""
-    frozen = tiny_model("dense", "fedavg", "norm", BatchStatistics(frozen=lambda path: True))
-    method, federation = of_toys("fedavg", frozen)
-    update = traffic(method, federation).message.update
+    method, federation = of_toys("fedavg", frozen_model())
+    travelling = traffic(method, federation)
+    update = travelling.message.update
     of_parameters = [path.startswith("params/") for path in flatten(update)]
     assert 0 < sum(of_parameters) < len(of_parameters)
-    assert leaves_to_cover(method, federation) == of_parameters
+    assert leaves_to_cover(method, federation, travelling) == of_parameters
 
     def with_loss(context: Any, trained: Any) -> Any:
         message, row = method.finish(context, trained)
         return message._replace(update=optax.tree.add_scale(message.update, trained.loss, message.update)), row
 
-    assert all(leaves_to_cover(method._replace(finish=with_loss), federation))
-    assert all(leaves_to_cover(*of_toys("fedavg", "norm")))
+    assert all(leaves_to_cover(method._replace(finish=with_loss), federation, travelling))
+    batches, _ = of_toys("fedavg", "norm")
+    assert all(leaves_to_cover(batches, federation, traffic(batches, federation)))
 
 
 @pytest.mark.slow

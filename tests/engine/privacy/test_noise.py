@@ -20,8 +20,7 @@ from fdgjax.engine.local import Batching, LocalData, LocalTraining, train_locall
 from fdgjax.engine.privacy.dp_sgd import train_privately
 from fdgjax.engine.privacy.noise import Privacy, clip_norm
 from fdgjax.methods.parts.optimizers import scale_by_progress
-from fdgjax.nn import BatchStatistics
-from tests.toy_models import tiny_model
+from tests.toy_models import frozen_model
 from tests.toys import BATCH, INIT, LENGTHS, build, by_numpy, close, flat, make_plan, reorder, toy_federation
 
 CLIP, NOISE = 0.7, 1.3
@@ -103,9 +102,8 @@ def test_the_noise_of_a_round_is_what_was_accounted_for(where: str, per_round: i
 
 @pytest.mark.parametrize("where", ["server", "clients"])
 def test_frozen_statistics_have_no_noise(where: str) -> None:
-    frozen = tiny_model("dense", "fedavg", "norm", BatchStatistics(frozen=lambda path: True))
     federation, plan = toy_federation(), make_plan(epochs=1)._replace(privacy=Privacy(CLIP, NOISE, where=where))
-    method = still(frozen)
+    method = still(frozen_model())
     after, _ = compile_round(method, plan)(INIT(method, federation, 0), federation)
     before = INIT(method, federation, 0)
     moved = jax.tree.map(lambda new, old: np.asarray(new != old), after.server.variables, before.server.variables)
